@@ -89,7 +89,7 @@ fn fold_status(task: &mut Task, update: &TaskStatusUpdateEvent, now: Timestamp) 
 fn fold_artifact(task: &mut Task, update: &TaskArtifactUpdateEvent) -> Result<(), Refusal> {
     let known = task.artifacts.iter_mut().find(|known| known.artifact_id == update.artifact.artifact_id);
     match known {
-        // The last piece may be empty: it then only says that the artifact is complete.
+        // The last chunk may be empty: it only marks the artifact as complete.
         Some(known) if update.append => append(Arc::make_mut(known), &update.artifact, update.joins),
         _ if update.artifact.parts.is_empty() => return Err(Refusal::EmptyArtifact),
         Some(known) => *known = Arc::clone(&update.artifact),
@@ -99,7 +99,7 @@ fn fold_artifact(task: &mut Task, update: &TaskArtifactUpdateEvent) -> Result<()
     Ok(())
 }
 
-/// Costs the size of the piece, not of the artifact.
+/// Costs the size of the chunk, not of the artifact.
 fn append(artifact: &mut Artifact, piece: &Artifact, joins: bool) {
     let parts = match piece.parts.split_first() {
         Some((first, rest)) if joins && join(&mut artifact.parts, first) => rest,

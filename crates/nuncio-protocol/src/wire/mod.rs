@@ -19,7 +19,7 @@ use crate::{
     op::{Call, Op, Reply},
 };
 
-/// An answer in pieces, each made when it is asked for.
+/// An answer in pieces, each encoded on demand.
 pub type Pieces = Box<dyn Iterator<Item = Bytes> + Send>;
 
 /// The names and shapes of one version in the JSON bindings.

@@ -29,7 +29,7 @@ pub(super) fn page(mut page: ListTasksResponse) -> Pieces {
 pub(super) fn task(task: Task) -> impl Iterator<Item = Bytes> + Send {
     let Task { id, context_id, status, artifacts, history, metadata } = task;
     let head = json(&Task { id, context_id, status, ..Task::default() });
-    // It goes on.
+    // Removes the closing brace: further members follow.
     let head = head.slice(..head.len() - 1);
     iter::once(head)
         .chain(member(r#","artifacts":["#, artifacts, artifact))
@@ -38,7 +38,7 @@ pub(super) fn task(task: Task) -> impl Iterator<Item = Bytes> + Send {
         .chain(iter::once(Bytes::from_static(b"}")))
 }
 
-/// A list of a task, if it has any items.
+/// A list of a task, if it is not empty.
 fn member<T: Send, I: Iterator<Item = Bytes> + Send>(
     name: &'static str,
     items: Vec<T>,
@@ -176,7 +176,8 @@ fn with_items<I: Iterator<Item = Bytes> + Send>(
     items: impl Iterator<Item = I> + Send,
     metadata: Metadata,
 ) -> impl Iterator<Item = Bytes> + Send {
-    // Quotes within a text are escaped, and nothing before the list has members of its own: this is its name.
+    // Quotes within a text are escaped, and no member before the list contains an object, so this is its
+    // name.
     let mark = format!("\"{list}\":[");
     let at = memchr::memmem::find(&object, mark.as_bytes()).map_or(object.len(), |at| at + mark.len());
     let head = object.split_to(at);
@@ -193,7 +194,7 @@ fn separated<I: Iterator<Item = Bytes> + Send>(
 }
 
 fn json(value: &impl Serialize) -> Bytes {
-    // Our types have string keys and finite numbers only: writing them to memory cannot fail.
+    // Our types have only string keys and finite numbers, so serializing to memory cannot fail.
     serde_json::to_vec(value).unwrap_or_default().into()
 }
 

@@ -42,7 +42,7 @@ impl ReadBody {
         self.bytes.len() >= LARGE
     }
 
-    /// Decodes the bytes: at once if they are few, otherwise on a blocking thread.
+    /// Decodes the bytes: in place if they are few, otherwise on a blocking thread.
     pub(super) async fn decode<T: Send + 'static>(
         &self,
         decode: impl FnOnce(Bytes) -> Result<T> + Send + 'static,

@@ -90,7 +90,7 @@ struct Opened<'a> {
     form: ErrorForm<'a>,
 }
 
-/// A request that needs its body no more.
+/// A decoded request, which does not need its body any more.
 struct Decoded<'a> {
     id: Option<Box<RawValue>>,
     form: ErrorForm<'a>,
@@ -119,7 +119,7 @@ struct ErrorForm<'a> {
 }
 
 impl<'a> ErrorForm<'a> {
-    /// The form for a caller with this head, and this method if it is known.
+    /// The form for a caller with these headers and query, and this method if it is known.
     fn of(head: Head<'a>, method: Option<&str>) -> Self {
         let data = version::error_data(head.headers, head.uri.query(), method);
         let in_stream = answer::takes_stream_only(head.headers);

@@ -106,7 +106,7 @@ impl Exchange<'_> {
             Ok(cx) => cx,
             Err(error) => return self.error(None, error),
         };
-        // It may be large, and an answer takes as long as the agent does.
+        // The body may be large, and the response takes as long as the agent works.
         drop(body);
         let mut response = match self.dispatch(decoded, &cx).await {
             Ok((reply, held)) => self.reply(op, reply, held),

@@ -185,8 +185,8 @@ impl Emitter {
         self.recorder.put_record(record)
     }
 
-    /// An event whole, as somebody else said it: a status or a piece of an artifact with all that it carries,
-    /// under the ids of this task; or a direct reply, as [`Self::message`].
+    /// Emits an event of another agent whole: a status or a piece of an artifact, under the ids of this task; or a
+    /// direct reply, as [`Self::message`].
     ///
     /// # Errors
     /// The execution is over, or the event is a whole task, which an agent may not emit.

@@ -10,8 +10,8 @@
 //! a batch with them. The entries of a task stay in order: behind a large write all writes of its task take its way,
 //! and a large write waits until those before it are committed.
 //!
-//! A store that is down is tried again for as long as it takes. Nothing that was folded is dropped, and
-//! new work is refused meanwhile.
+//! A commit to a store that is down is retried until it succeeds. No folded entry is dropped meanwhile, and
+//! new work is refused.
 
 use std::{
     sync::{
@@ -74,7 +74,7 @@ pub(super) struct Room {
 /// A way to the store.
 struct Queue {
     writes: mpsc::UnboundedSender<Write>,
-    /// The free bytes of the queue, in units.
+    /// The free capacity of the queue, in units.
     capacity: Arc<Semaphore>,
 }
 
@@ -107,8 +107,8 @@ pub(super) enum Appended {
 
 pub(super) struct Journal {
     store: Arc<dyn Store>,
-    /// `None` if the store never waits. Nothing outside of the journal knows the difference, but for what is kept
-    /// only where it outlives the process ([`Self::is_durable`]).
+    /// `None` if the store never waits. Outside of the journal the difference shows only in
+    /// [`Self::is_durable`], for data that is stored only if it outlives the process.
     queues: Option<Queues>,
     health: Arc<Health>,
     push: Option<Arc<AgentPush>>,
@@ -190,7 +190,7 @@ impl Journal {
         let (queues, bytes) = (self.queues.as_ref()?, bytes());
         let (is_large, units) = (bytes >= LARGE, (bytes / UNIT + 1).min(CAPACITY));
         let capacity = Arc::clone(&queues.of(is_large).capacity);
-        // The semaphore is ours and never closed.
+        // The semaphore is in `self` and never closed.
         let bytes = capacity.acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX)).await.ok()?;
         Some(Room { is_large, _bytes: bytes })
     }
@@ -198,7 +198,7 @@ impl Journal {
     /// Waits until all entries that are queued now are committed or given up.
     pub(super) async fn quiet(&self) {
         for queue in self.queues.iter().flat_map(|queues| [&queues.large, &queues.small]) {
-            // All the room there is.
+            // The whole capacity is free only when the queue is empty.
             let _ = queue.capacity.acquire_many(CAPACITY as u32).await;
         }
     }
@@ -220,7 +220,7 @@ impl Journal {
         };
         let is_large = state.large_writes > 0 || permit.as_ref().is_some_and(|room| room.is_large);
         state.large_writes += usize::from(is_large);
-        // With a loop that has panicked, nothing is kept any more.
+        // Sending fails only if the loop has panicked; then nothing can be stored any more.
         let sent = queues.of(is_large).writes.send(Write { live: live.clone(), batch, permit });
         sent.map(|()| Appended::Queued).map_err(|_| super::unavailable())
     }
@@ -307,8 +307,8 @@ impl Committer {
         }
     }
 
-    /// Lets those go first who are ready to do something, as long as some of them write or begin with what they will
-    /// write about: they share the commit. Nobody is waited for who is not ready.
+    /// Yields to other tasks for as long as they write, or begin executions that will write, so that they
+    /// share the commit. It does not wait for tasks that are not ready to run.
     async fn gather(&self, writes: &mut Vec<Write>, queued: &mut mpsc::UnboundedReceiver<Write>) {
         let since = Instant::now();
         // Differs from any real count, so there is always a second round, for requests that arrived during
@@ -440,7 +440,7 @@ fn expected(writes: &[Write]) -> Seq {
     writes.first().and_then(|write| write.batch.first()).map_or(Seq::ZERO, |commit| commit.expected)
 }
 
-/// What could not be recorded is nowhere: whoever comes next reads the store.
+/// Evicts tasks whose entries could not be committed; later calls read the store.
 fn give_up(writes: Vec<Write>, error: &StoreError) {
     tracing::error!(%error, tasks = writes.len(), "entries could not be committed and are lost");
     for write in writes {

@@ -142,8 +142,8 @@ impl LiveTaskRef {
         Arc::ptr_eq(&self.live, &other.live)
     }
 
-    /// Takes the task out of memory, which is not what is stored: nothing more is written, the execution ends, and
-    /// whoever comes next reads the store.
+    /// Evicts the task, because memory and store differ. Nothing more is written, the execution is cancelled,
+    /// and later calls read the store.
     pub(super) fn evict(&self) {
         let mut state = self.lock();
         state.lose();

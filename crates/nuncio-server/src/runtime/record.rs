@@ -87,7 +87,7 @@ impl Recorder {
         self.refuse_while_stopping(state, &[])
     }
 
-    /// Keeps what the executor remembers until the next entry takes it along.
+    /// Keeps the executor's memo, to be committed with the next entry.
     pub(crate) fn remember(&self, memo: Bytes) -> Result<()> {
         let mut state = self.live.lock();
         check_open(&state)?;
@@ -104,7 +104,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Gives the caller this error instead of a task, if there is none.
+    /// Refuses the message with this error, if there is no task yet.
     pub(crate) fn refuse(&self, error: Error) -> Result<()> {
         let mut state = self.live.lock();
         match &state.phase {

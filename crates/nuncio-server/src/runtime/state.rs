@@ -27,7 +27,7 @@ pub(super) struct State {
     pub(super) owned_elsewhere: bool,
     /// The number of its writes in the journal's queue of large ones.
     pub(super) large_writes: usize,
-    /// Travels with the next entry.
+    /// Committed together with the next entry.
     pub(super) attached: Attached,
     /// Text of the agent that is told with the next entry, or when it is due.
     pub(super) pending_text: PendingText,
@@ -126,7 +126,7 @@ impl Attached {
     /// Moves the data into a commit.
     pub(super) fn put_on(self, commit: &mut Commit) {
         let Self { idempotency, reserved, turn, webhook, memo, record } = self;
-        // A task that is reserved has the key of its reservation.
+        // The reservation of a task already holds its key.
         commit.idempotency = idempotency.filter(|_| !reserved);
         (commit.reserved, commit.turn, commit.webhook) = (reserved, turn, webhook);
         (commit.memo, commit.record) = (memo, record);
@@ -242,7 +242,7 @@ impl State {
         }
     }
 
-    /// True if memory is not the truth any more.
+    /// True if memory and store differ.
     pub(super) fn is_lost(&self) -> bool {
         matches!(self.phase, Phase::Lost(_))
     }

@@ -193,7 +193,7 @@ fn joined(mut event: Event, joins: bool) -> Event {
     event
 }
 
-/// The task of a snapshot, without artifacts.
+/// Decodes the task of a snapshot, without artifacts.
 pub(super) fn decode_task(json: &[u8], refs: &[u8], blobs: &Blobs) -> Result<Task, StoreError> {
     decode(json, refs, blobs)
 }

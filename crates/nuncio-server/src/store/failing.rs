@@ -145,7 +145,7 @@ impl FailingStore {
         self.held_large.send_replace(hold);
     }
 
-    /// Its owner is gone, as if its process had ended.
+    /// Marks its owner as stopped, as if its process had ended.
     pub fn retire(&self) {
         self.inner.retire();
     }
@@ -249,7 +249,7 @@ impl TaskLog for FailingStore {
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
         self.wait().await;
         if batch.iter().any(|commit| size::event(&commit.event) >= LARGE) {
-            // The sender is ours, so it cannot be gone.
+            // The sender is ours, so the channel stays open.
             let _ = self.held_large.subscribe().wait_for(|held| !held).await;
         }
         self.write()?;

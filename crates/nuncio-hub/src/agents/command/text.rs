@@ -36,7 +36,7 @@ pub(super) fn input(message: &Message) -> Result<Vec<u8>> {
     Ok(text.into_bytes())
 }
 
-/// Reads text.
+/// Reads a program's output as text.
 pub(super) struct Text {
     artifact: TextStream,
     /// The beginning of a character.

@@ -64,7 +64,7 @@ pub struct Command {
     #[serde(rename = "earlier_limit_bytes")]
     #[schemars(with = "u32", range(min = 1, max = 8388608))]
     pub earlier_bytes: usize,
-    /// The most bytes in one line of JSON.
+    /// Maximum length of a line of JSON in bytes.
     #[serde(skip)]
     pub line_limit: usize,
     /// Time between the request to end and the kill; also the time for which processes that it has started

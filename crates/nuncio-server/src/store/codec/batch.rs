@@ -54,7 +54,7 @@ pub(in crate::store) struct TaskWrite {
     pub(in crate::store) memo: Option<Bytes>,
     /// Those of the entries, in their order.
     pub(in crate::store) records: Vec<PutRecord>,
-    /// The entries that webhooks are owed, that of this write included, and when they were recorded.
+    /// The entries to deliver to webhooks, including the webhook of this write, with the time of each.
     pub(in crate::store) owed: Vec<(Seq, Timestamp)>,
     /// The tasks that the entries refer to.
     pub(in crate::store) parents: Vec<TaskId>,

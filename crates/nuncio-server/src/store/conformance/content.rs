@@ -153,7 +153,7 @@ pub async fn a_text_in_pieces_comes_back_as_one_part(store: Arc<dyn Store>) {
     }
 }
 
-/// Large content may be kept beside the log; nobody can tell.
+/// A store may keep large content beside the log; reads show no difference.
 pub async fn content_of_every_kind_and_size_comes_back_equal(store: Arc<dyn Store>) {
     // Around 64 KiB, where a store may begin to keep content elsewhere, by its own or by its JSON size.
     let edge = 64 * KIB;

@@ -65,7 +65,8 @@ pub async fn a_record_stands_or_falls_with_its_entry(store: Arc<dyn Store>) {
     assert_eq!(last, Some(Bytes::from_static(b"5")), "the last of a batch, of those that stand");
 }
 
-/// A version begins at 1 and grows; whoever expects something else changes nothing and learns what is there.
+/// Versions begin at 1 and grow; a writer that expects another version changes nothing and gets the stored
+/// one.
 pub async fn a_record_is_written_only_where_it_is_as_expected(store: Arc<dyn Store>) {
     let steps = [
         (Expect::Version(1), Err(other(0))),

@@ -348,7 +348,7 @@ pub(super) fn records<'a>(writes: &[&'a Ready]) -> Option<Step<'a>> {
     })
 }
 
-/// Names scopes; those that are there stay.
+/// Inserts scopes; existing ones stay.
 pub(super) fn name_scopes<'a>(scopes: &BTreeMap<Uuid, &'a crate::store::Scope>) -> Step<'a> {
     step!(
         SCOPES,

@@ -18,7 +18,7 @@ use crate::store::{
     codec::{Blobs, Digest, Draft, millis_from, state_code},
 };
 
-/// What [`Told`] reads of a row, if it fits; then whether it does. Scope, since when, before which place, how many rows
+/// The columns that [`Told`] reads, if the row fits; then whether it does. Parameters: scope, since when, before which place, how many rows
 /// and bytes, except which task, and whether also the first one must fit; then the values of the filter.
 macro_rules! page {
     ($artifacts:literal, $artifacts_refs:literal, $filter:literal) => {

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::store::{OpenError, StoreError};
 
-/// The steps from an empty database to the present; the version is how many have been taken. Never
-/// changed, only added to.
+/// The migrations from an empty database to the current version, which is their number. Never change one,
+/// only add.
 const STEPS: [&str; 5] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),

@@ -80,7 +80,7 @@ fn page(db: &Connection, scope: i64, query: &TaskQuery) -> Result<TaskPage, Stor
     if let Some(except) = &query.except {
         filter.and("id <> ?", except.as_str().to_owned());
     }
-    // One more than asked for, to know whether there are more.
+    // One more than the limit, to know whether there are more.
     filter.values.push(Box::new(i64::try_from(query.limit).unwrap_or(i64::MAX).saturating_add(1)));
     let (columns, measured) = match query.without_artifacts {
         true => (read::LEAN, read::MEASURED_LEAN),

@@ -163,7 +163,7 @@ const FIND_SHOWN: &str =
      FROM tasks JOIN scopes ON scopes.key = tasks.scope
      WHERE tasks.id = ?1 AND agent = ?2 AND tenant IS ?3 AND scopes.owner IS ?4";
 
-/// The task of this id as far as it is shown, if it is of this scope.
+/// The task with this projection, if it is in this scope.
 pub(super) fn shown(
     db: &Connection,
     scope: &Scope,

@@ -66,7 +66,7 @@ impl Session {
 
     fn put_expecting(&mut self, put: &PutRecord, expect: Expect) -> Result<Result<u64, Refused>, StoreError> {
         let PutRecord { kind, key, value, at, expect: _ } = put;
-        // Most are as expected: that is seen by writing them.
+        // Most writes are accepted, so the condition is part of the write.
         let (write, expected) = match expect {
             Expect::Anything => (UPSERT, 1),
             Expect::Absent => (UPSERT, 0),

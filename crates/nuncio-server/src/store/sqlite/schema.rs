@@ -10,7 +10,7 @@ use crate::store::{Durability, OpenError};
 /// "NUNC": marks a database as ours.
 const APPLICATION_ID: i64 = 0x4e55_4e43;
 
-/// One step per version of the schema. A step that was released never changes.
+/// One migration per version of the schema. A released migration never changes.
 pub(super) const MIGRATIONS: [&str; 6] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6];
 
 /// The current version.
@@ -203,7 +203,7 @@ const VERSION_5: &str = "
 /// No table changes. Refs may be to metadata from now on, which older versions cannot put back.
 const VERSION_6: &str = "";
 
-/// Opens the database for writing, in its newest form. The caller has the lock.
+/// Opens the database for writing and migrates it. The caller holds the lock.
 pub(super) fn open(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
     // SQLite would create it readable by everyone.
     lock::private(path).map_err(|error| lock::unopened(path, &error))?;

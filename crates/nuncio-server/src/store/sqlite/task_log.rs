@@ -18,7 +18,7 @@ use crate::{
 #[async_trait]
 impl TaskLog for SqliteStore {
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
-        // Encoded here, so that it overlaps with the disk of the transaction before.
+        // Encoded here, so that it overlaps with the disk write of the transaction before.
         let (entries, large) = (batch.len(), self.large);
         let snapshot = |commit: &Commit| commit.snapshot.as_ref().map_or(0, size::task);
         let bytes = |commit: &Commit| size::event(&commit.event) + snapshot(commit);

@@ -1,4 +1,4 @@
-//! The one writer: a thread that commits whatever is queued as one transaction, without waiting for more.
+//! The only writer: a thread that commits all queued jobs as one transaction, without waiting for more.
 //!
 //! Large jobs have transactions of their own. They, and checkpoints, take turns with the others: a small job waits for one
 //! of them at most.
@@ -39,7 +39,7 @@ enum Company {
     Large,
 }
 
-/// Something to be done in a transaction.
+/// A unit of work in a transaction.
 trait Job: Send {
     fn company(&self) -> Company;
 

@@ -15,14 +15,14 @@ pub struct TaskQuery {
     pub after: Option<Keyset>,
     /// Not this one; it counts nevertheless.
     pub except: Option<TaskId>,
-    /// At most so many.
+    /// The maximum number of tasks.
     pub limit: usize,
     /// The approximate maximum size of the page in bytes. It may shorten the page, but not below one task.
     /// `None`: no limit.
     pub max_bytes: Option<usize>,
     /// Not even one task that is larger than `max_bytes`: the page ends before it, and it is not read.
     pub strict_bytes: bool,
-    /// Leave the artifacts out.
+    /// Leaves the artifacts out.
     pub without_artifacts: bool,
     /// The maximum number of history messages, the newest; `None`: all.
     pub history: Option<usize>,

@@ -4,13 +4,13 @@
 //! example because it numbers its tasks from 1 after a restart. Without this check, the hub would follow
 //! that task and show one caller the data of another.
 //!
-//! An owner is a record, so that it holds over restarts and for all hubs of a database, until nobody has used it for long
-//! (`expiry`). Tasks of late are known in memory. The record holds digests: it names neither task nor caller. As long as
-//! callers are not told apart, all of them are one, and nothing is written.
+//! An owner is a record, so it is valid after restarts and for all hubs of a database, until it expires (`expiry`).
+//! Recent owners are cached in memory. The record has digests instead of names of tasks and callers. While callers are
+//! anonymous, all of them are one, and nothing is written.
 //!
-//! Where this hub alone writes to the store, it decides by what it knows and reads, and the record is written in one
-//! piece with the first event of the task ([`Claim::Granted`]): no send waits for it. Where hubs share a database, the
-//! record is written before anything is emitted, and the database decides.
+//! A hub with a store of its own decides by its cache and one read, and commits the record with the first event of the
+//! task ([`Claim::Granted`]), so no send waits for it. Hubs that share a database write the record before they emit
+//! anything, and the database decides.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -139,7 +139,7 @@ impl TaskOwners {
         Ok(if is_due { (fresh, true) } else { (Owned { owner, at: record.at }, false) })
     }
 
-    /// Writes down an owner, if there is none; gives the one that there is.
+    /// Stores an owner if there is none; returns the stored owner.
     async fn record(&self, task: &Digest, fresh: Owned) -> Result<Owned, StoreError> {
         if self.put(task, fresh, Expect::Absent).await? {
             return Ok(fresh);

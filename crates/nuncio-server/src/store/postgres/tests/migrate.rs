@@ -16,7 +16,7 @@ use crate::store::{
     },
 };
 
-/// Takes away what each version has added, newest first.
+/// Statements that undo each version, newest first.
 const ADDED: [(i64, &str); 4] = [
     (5, "SELECT 1"),
     (4, "DROP TABLE nuncio.reservations; ALTER TABLE nuncio.answers DROP COLUMN reserved"),
