@@ -1,0 +1,15 @@
+//! Raw exchanges with an agent: requests, bounded answers, streams. Nothing here knows what an answer means.
+
+mod exchange;
+mod grpc;
+mod request;
+mod session;
+mod stream;
+
+pub(crate) use self::{
+    exchange::{Exchange, Failure, Response, shortened},
+    grpc::{GrpcAnswer, frame, status_details},
+    request::{Identity, Request},
+    session::Session,
+    stream::{End, Frame, FrameData, Opened, Stream},
+};
