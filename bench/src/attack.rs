@@ -40,7 +40,7 @@ const BODY_BYTES: usize = 16 * MIB - 4096;
 const CONTAINER_BYTES: usize = 1024 * MIB;
 
 /// The pause of the other caller between two sends.
-const PAUSE: Duration = Duration::from_millis(5);
+const SEND_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The target of the other caller's 99th percentile.
 const TARGET_MS: f64 = 100.0;
@@ -114,7 +114,7 @@ async fn small_sends(server: &Server, over: &AtomicBool, duration: Duration) -> 
         let start = Instant::now();
         connection.call(template.fill(number)).await?;
         latency.saturating_record(start.elapsed().as_micros() as u64);
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(SEND_INTERVAL).await;
     }
     Ok(latency)
 }

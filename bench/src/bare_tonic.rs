@@ -47,7 +47,7 @@ pub(crate) async fn serve(listener: tokio::net::TcpListener) -> Result<()> {
     }
 }
 
-/// What generated code does: finds the method by its path and hands it to tonic.
+/// Finds the method by its path and hands it to tonic, as generated code does.
 async fn answer(request: Request) -> Result<Response, Infallible> {
     let rpc = request.uri().path().rsplit('/').next().unwrap_or_default();
     let response = match rpc {

@@ -47,7 +47,7 @@ struct Frame {
     kind: u8,
     flags: u8,
     stream: u32,
-    /// Where its payload is in the buffer.
+    /// Start of its payload in the buffer.
     start: usize,
     end: usize,
 }

@@ -31,13 +31,13 @@ pub(crate) struct Load {
     pub(crate) connections: usize,
     pub(crate) duration: Duration,
     pub(crate) text: usize,
-    /// So many requests a second by all connections together; as many as can be had if it is not said.
+    /// Requests per second over all connections; `None`: as many as possible.
     pub(crate) rate: Option<f64>,
     /// Each request has an `Idempotency-Key` of its own.
     pub(crate) keyed: bool,
 }
 
-/// What it cost.
+/// Cost of a load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     /// Server CPU per request, in microseconds.
@@ -86,7 +86,7 @@ impl Caller {
     }
 }
 
-/// What the connections of a load share.
+/// State that the connections of a load share.
 struct Shared {
     next: Cell<u64>,
     done: Cell<u64>,
@@ -179,7 +179,7 @@ impl Load {
     }
 }
 
-/// When a connection sends: one of many that take turns.
+/// Schedule of a connection, one of many that take turns.
 struct Pace {
     next: tokio::time::Instant,
     pause: Duration,

@@ -43,7 +43,7 @@ use crate::{
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// What can be measured by itself.
+/// Parts that can be measured alone.
 const PARTS: [&str; 11] =
     ["requests", "memory", "scale", "fanout", "chunks", "stores", "keys", "size", "push", "hub", "attack"];
 
@@ -66,13 +66,13 @@ struct Args {
     /// Seconds of each measurement of the hub, and of each attack.
     #[arg(long, default_value_t = 4.0)]
     seconds: f64,
-    /// How many callers send through the hub at a time.
+    /// Number of concurrent callers of the hub.
     #[arg(long, default_value_t = 16)]
     callers: usize,
-    /// How many sends a second all callers of the hub make together; as many as they can if it is not said.
+    /// Sends per second of all callers of the hub together [default: as many as possible].
     #[arg(long)]
     rate: Option<f64>,
-    /// How often each measurement is repeated; the median counts.
+    /// Repetitions of each measurement; the median counts.
     #[arg(long, default_value_t = 3)]
     repeat: usize,
 }
@@ -85,7 +85,7 @@ enum BindingName {
 }
 
 impl Args {
-    /// What is measured on the wire.
+    /// Wire formats to measure.
     fn wires(&self) -> impl Iterator<Item = Wire> {
         let name = |wire: Wire| match wire.binding() {
             Binding::JsonRpc => BindingName::Jsonrpc,
@@ -221,7 +221,7 @@ async fn requests(args: &Args, scale: f64, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// What an idle stream and a finished task hold.
+/// Measures the memory of an idle stream and of a finished task.
 async fn memory(scale: f64, report: &mut Report) -> Result<()> {
     let streams = (2000.0 * scale.max(0.25)) as usize;
     for subject in [Subject::BareAxum, Subject::Nuncio] {

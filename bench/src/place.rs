@@ -1,4 +1,4 @@
-//! Where the tasks of a measured server are kept: a folder on a real disk, and a PostgreSQL of its own.
+//! Storage of a measured server: a folder on a real disk, and a PostgreSQL of its own.
 
 use std::{
     fs,
@@ -70,12 +70,12 @@ impl Place {
         &self.folder
     }
 
-    /// Where the hub keeps its key.
+    /// Path of the hub's key file.
     pub(crate) fn key_file(&self) -> String {
         self.folder.join("key").display().to_string()
     }
 
-    /// How many transactions were written so far; none where nothing is kept.
+    /// Number of transactions so far; 0 without a store.
     pub(crate) async fn commits(&self) -> Result<u64> {
         if self.postgres.is_some() {
             let client = self.client.get_or_try_init(|| connect(&self.data)).await?;
@@ -105,7 +105,7 @@ impl Place {
         Ok(process::family(postmaster)?.into_iter().flat_map(process::cpu_ns).sum())
     }
 
-    /// How many bytes are on the disk.
+    /// Number of bytes on disk.
     pub(crate) fn bytes(&self) -> u64 {
         bytes_in(&self.folder)
     }

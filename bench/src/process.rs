@@ -1,4 +1,4 @@
-//! What a process has used, read from /proc.
+//! CPU and memory of a process, read from /proc.
 
 use std::{
     ffi::OsStr,

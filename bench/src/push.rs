@@ -1,5 +1,5 @@
-//! What webhooks cost: a delivery to a receiver that answers at once, the sends that cause them, and how many
-//! transactions keeping them takes; beside the same sends without.
+//! Cost of webhooks: a delivery to a receiver that answers at once, the sends that cause it, and the transactions that
+//! store it; beside the same sends without webhooks.
 
 use std::{
     cell::{Cell, RefCell},
@@ -30,13 +30,13 @@ use crate::{
 
 const SUBJECTS: [Subject; 3] = [Subject::Nuncio, Subject::Sqlite, Subject::Postgres];
 
-/// How many notifications a task of the echo agent makes: submitted, working, an artifact, completed.
-const EACH: u64 = 4;
+/// Notifications of a task of the echo agent: submitted, working, an artifact, completed.
+const NOTIFICATIONS_PER_TASK: u64 = 4;
 
-/// A receiver that lets the hub wait for longer is taken for dead (15 seconds, and some for the machine).
-const SOON: Duration = Duration::from_secs(10);
+/// Maximum response time of a receiver. After 15 seconds the hub counts it as down; the rest is a margin.
+const MAX_RESPONSE_TIME: Duration = Duration::from_secs(10);
 
-/// What is measured.
+/// A measured case.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Row {
     /// Sends to a hub without webhooks.
@@ -63,7 +63,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// What one of them cost.
+/// Cost of one delivery or send.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     cpu_us: f64,
@@ -73,7 +73,7 @@ struct Cost {
     commits: f64,
 }
 
-/// Where the count begins.
+/// Counters at the start of a measurement.
 struct Mark {
     cpu: u64,
     commits: u64,
@@ -142,7 +142,7 @@ async fn sends(server: &Server, count: u64, receiver: Option<&Receiver>) -> Resu
     let p50_us = send(server, count, receiver).await?;
     let end = Instant::now();
     if let Some(receiver) = receiver {
-        receiver.until(before + count * EACH).await?;
+        receiver.until(before + count * NOTIFICATIONS_PER_TASK).await?;
     }
     quiet(server).await?;
     mark.cost(server, count, end, p50_us).await
@@ -154,12 +154,15 @@ async fn deliveries(server: &Server, tasks: u64, receiver: &Receiver) -> Result<
     receiver.set_open(false);
     send(server, tasks, Some(receiver)).await?;
     quiet(server).await?;
-    ensure!(begin.elapsed() < SOON, "the machine is too busy: the receiver would be taken for dead");
+    ensure!(
+        begin.elapsed() < MAX_RESPONSE_TIME,
+        "the machine is too busy: the receiver would be taken for dead"
+    );
     let mark = Mark::new(server).await?;
     receiver.set_open(true);
-    let end = receiver.until(before + tasks * EACH).await?;
+    let end = receiver.until(before + tasks * NOTIFICATIONS_PER_TASK).await?;
     quiet(server).await?;
-    mark.cost(server, tasks * EACH, end, f64::NAN).await
+    mark.cost(server, tasks * NOTIFICATIONS_PER_TASK, end, f64::NAN).await
 }
 
 /// Waits until nothing is written any more.

@@ -13,12 +13,12 @@ use anyhow::{Result, ensure};
 use axum::{Router, body::Bytes, http::StatusCode};
 use tokio::{net::TcpListener, sync::watch, time::sleep};
 
-/// Longer than this nothing is on its way any more.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time after which no further notification can arrive.
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Receiver {
     address: SocketAddr,
-    /// How many notifications were answered.
+    /// Number of answered notifications.
     answered: Arc<AtomicU64>,
     /// Answers are given.
     open: watch::Sender<bool>,
@@ -61,7 +61,7 @@ impl Receiver {
     pub(crate) async fn until(&self, count: u64) -> Result<Instant> {
         let begin = Instant::now();
         while self.answered() < count {
-            ensure!(begin.elapsed() < PATIENCE, "{} of {count} notifications came", self.answered());
+            ensure!(begin.elapsed() < DELIVERY_TIMEOUT, "{} of {count} notifications came", self.answered());
             sleep(Duration::from_millis(2)).await;
         }
         Ok(Instant::now())

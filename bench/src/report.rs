@@ -15,10 +15,10 @@ type Key = (Kind, usize, Wire, Subject);
 /// The targets are for so many connections.
 const CONNECTIONS: usize = 16;
 
-/// What version 0.3 may cost, in times of version 1.0 of the same binding.
+/// Maximum cost of version 0.3, as a multiple of version 1.0 over the same binding.
 const OLD_TARGET: f64 = 1.2;
 
-/// What a request may cost, in times of the bare server; none is set for commits that do not wait.
+/// Maximum cost of a request, as a multiple of the bare server; `None` for commits that do not wait.
 fn target(kind: Kind, subject: Subject) -> Option<f64> {
     let [send, stream, get] = match subject {
         Subject::Sqlite => [5.5, 5.6, 2.5],

@@ -18,7 +18,7 @@ use uuid::Uuid;
 /// The agent that is asked, which is the tenant of gRPC.
 pub(crate) const AGENT: &str = "echo";
 
-/// What is asked for.
+/// Kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) enum Kind {
     /// A blocking send.
@@ -90,7 +90,7 @@ impl Wire {
         }
     }
 
-    /// What stands in every good answer to a request of the benchmark.
+    /// Bytes that every successful answer to a request of the benchmark contains.
     pub(crate) fn completed(self) -> &'static [u8] {
         match self {
             Self::JsonRpcV1 | Self::HttpJsonV1 | Self::HttpJsonV03 => b"TASK_STATE_COMPLETED",

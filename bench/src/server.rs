@@ -11,23 +11,23 @@ use std::{
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use nuncio_hub::{
-    Hub, NewKey,
+    Hub, NewApiKey,
     config::{Config, Data, Durability, Limits, Push, Storage},
 };
 
 use crate::{bare, bare_tonic, place::Place, process, request::AGENT};
 
-/// How many finished tasks the hub keeps when nobody says otherwise.
+/// Finished tasks that the hub keeps by default.
 pub(crate) const KEEP: usize = 100_000;
 
-/// Where the agent is on every server but the bare ones.
+/// Path of the agent on every server but the bare ones.
 const AGENT_PATH: &str = "/agents/echo";
 
-/// What is measured is on one core, all else on another.
+/// Core of the measured server; all other processes run on another one.
 pub(crate) const SERVER_CORE: usize = 0;
 pub(crate) const GENERATOR_CORE: usize = 1;
 
-/// What is measured.
+/// A measured server.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, ValueEnum)]
 pub(crate) enum Subject {
     /// A bare axum handler: typed JSON in and out, nothing stored.
@@ -83,13 +83,13 @@ pub(crate) struct Server {
     child: Child,
     /// Goes when the server is gone.
     place: Place,
-    /// Where it listens.
+    /// Address on which it listens.
     pub(crate) address: String,
-    /// Where the agent is.
+    /// Path of the agent.
     pub(crate) path: &'static str,
     /// True if it keeps nothing.
     pub(crate) is_bare: bool,
-    /// What callers have to show, if anything.
+    /// Key of callers, if they need one.
     pub(crate) key: Option<String>,
 }
 
@@ -171,12 +171,12 @@ impl Server {
         Ok(process::cpu_ns(self.child.id())? + self.place.cpu_ns()?)
     }
 
-    /// How many transactions it has written so far; none where nothing is kept.
+    /// Number of transactions so far; 0 without a store.
     pub(crate) async fn commits(&self) -> Result<u64> {
         self.place.commits().await
     }
 
-    /// How many bytes it keeps on the disk.
+    /// Number of bytes on disk.
     pub(crate) fn bytes(&self) -> u64 {
         self.place.bytes()
     }
@@ -244,7 +244,7 @@ pub(crate) async fn tell(hub: &Hub, with_key: bool) -> Result<()> {
     if !with_key {
         return announce(&address.to_string());
     }
-    let (_, key) = hub.keyring().create(NewKey::named("bench")).await?;
+    let (_, key) = hub.keyring().create(NewApiKey::named("bench")).await?;
     announce(&format!("{address} {}", key.reveal()))
 }
 

@@ -1,5 +1,5 @@
-//! What keeping costs: the same requests with the tasks in memory, in SQLite and in PostgreSQL, beside the
-//! bare handler, in one run.
+//! Cost of stores: the same requests with the tasks in memory, in SQLite and in PostgreSQL, beside the bare handler,
+//! in one run.
 
 use std::{collections::BTreeMap, time::Duration};
 

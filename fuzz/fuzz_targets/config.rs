@@ -1,4 +1,4 @@
-//! Whatever bytes a configuration holds.
+//! Reads a configuration of arbitrary bytes.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| nuncio_hub::config::fuzz_config(data));

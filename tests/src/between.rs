@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use nuncio_client::{Client, Credentials};
 use nuncio_hub::{
-    Hub, Keyring, NewKey,
+    Hub, Keyring, NewApiKey,
     config::{Agent, AgentKind, AgentOrigin, Anonymous, Config, Identity, Mode, Push, Secret, Upstream},
 };
 use nuncio_protocol::{A2aService, Binding, Version};
@@ -127,7 +127,7 @@ impl Between {
     ) -> (Client, Credentials) {
         let credentials = match caller {
             Some(name) => {
-                let (_, key) = self.keyring.create(NewKey::named(name)).await.expect("a new name");
+                let (_, key) = self.keyring.create(NewApiKey::named(name)).await.expect("a new name");
                 Credentials::none().bearer(key.reveal()).unwrap()
             }
             None => Credentials::none(),

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::{net::TcpListener, task::JoinHandle};
 
 /// More than any message of a test has.
-const MOST: usize = 1 << 20;
+const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
 /// Listens at a port of its own.
 #[derive(Debug)]
@@ -60,7 +60,9 @@ async fn pass(State(relay): State<Arc<Relay>>, request: Request) -> Response {
     for gone in [header::HOST.as_str(), header::CONTENT_LENGTH.as_str(), "idempotency-key"] {
         parts.headers.remove(gone);
     }
-    let Ok(body) = to_bytes(body, MOST).await else { return StatusCode::BAD_REQUEST.into_response() };
+    let Ok(body) = to_bytes(body, MAX_MESSAGE_BYTES).await else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
     let url = format!("{}{}", relay.there, parts.uri);
     let answer = relay.client.request(parts.method, url).headers(parts.headers).body(body).send().await;
     let Ok(answer) = answer else { return StatusCode::BAD_GATEWAY.into_response() };

@@ -40,17 +40,17 @@ use futures_util::StreamExt as _;
 use nuncio_protocol::{EventStream, StreamItem};
 
 /// How long something may take that takes no time: only a test that fails waits this long.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Between two looks at something that gives no signal.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Waits for a future, with patience.
 ///
 /// # Panics
 /// When it does not come.
 pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("{what} did not come"))
+    tokio::time::timeout(TEST_TIMEOUT, future).await.unwrap_or_else(|_| panic!("{what} did not come"))
 }
 
 /// Looks again and again until there is something to see; for where there is truly no signal.
@@ -63,7 +63,7 @@ pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>)
             if let Some(seen) = look().await {
                 return seen;
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     })
     .await

@@ -27,7 +27,7 @@ use nuncio_protocol::{
 use nuncio_server::{
     Executor, Runtime,
     bind::{self, BindOptions},
-    push::{MasterKey, Push, PushOptions},
+    push::{Push, PushOptions, RootKey},
     store::{MemoryStore, Store},
     testing::courier::{Post, Reaction, ScriptedCourier},
 };
@@ -257,7 +257,7 @@ fn runtime(
         .extended_card(extended)
         .refuse_media_type(format!("{REFUSED_MEDIA_TYPE}*"));
     if let Some(webhooks) = webhooks {
-        let push = Push::builder(store, webhooks.clone(), MasterKey::new([7; 32]));
+        let push = Push::builder(store, webhooks.clone(), RootKey::new([7; 32]));
         builder = builder.push(&push.build().expect("a key"), PushOptions::default());
     }
     builder.build()

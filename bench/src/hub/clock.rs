@@ -27,12 +27,12 @@ use crate::{
     server::{GENERATOR_CORE, Server, Subject, announce},
 };
 
-/// How often the time is told, and how many times.
-pub(super) const EVERY: Duration = Duration::from_millis(5);
-pub(super) const TIMES: u32 = 400;
+/// Interval between two events, and their number.
+pub(super) const TICK_INTERVAL: Duration = Duration::from_millis(5);
+pub(super) const TICKS: u32 = 400;
 
-/// What stands before a time.
-pub(super) const WORD: &str = "it is ";
+/// Text before a time.
+pub(super) const TIME_PREFIX: &str = "it is ";
 
 /// As a process beside the generator.
 pub(super) fn start() -> Result<Server> {
@@ -82,7 +82,7 @@ async fn answer(body: Bytes) -> Response {
     let id =
         serde_json::from_slice::<Request<'_>>(&body).map_or("null", |request| request.id.get()).to_owned();
     let (task, context) = (Uuid::now_v7(), Uuid::now_v7());
-    let mut ticks = interval(EVERY);
+    let mut ticks = interval(TICK_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let events = stream::unfold((0, ticks), move |(number, mut ticks)| {
         let id = id.clone();
@@ -92,15 +92,15 @@ async fn answer(body: Bytes) -> Response {
                 0 => format!(
                     "{{\"task\":{{\"id\":\"{task}\",\"contextId\":\"{context}\",\"status\":{{\"state\":\"TASK_STATE_WORKING\"}}}}}}"
                 ),
-                1..=TIMES => {
+                1..=TICKS => {
                     ticks.tick().await;
                     format!(
-                        "{{\"artifactUpdate\":{{{names},\"artifact\":{{\"artifactId\":\"time\",\"parts\":[{{\"text\":\"{WORD}{} \"}}]}},\"append\":{}}}}}",
+                        "{{\"artifactUpdate\":{{{names},\"artifact\":{{\"artifactId\":\"time\",\"parts\":[{{\"text\":\"{TIME_PREFIX}{} \"}}]}},\"append\":{}}}}}",
                         now(),
                         number > 1
                     )
                 }
-                _ if number == TIMES + 1 => {
+                _ if number == TICKS + 1 => {
                     format!(
                         "{{\"statusUpdate\":{{{names},\"status\":{{\"state\":\"TASK_STATE_COMPLETED\"}}}}}}"
                     )

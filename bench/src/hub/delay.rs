@@ -1,4 +1,4 @@
-//! How late events arrive: each says when it was made, by the clock of the same machine.
+//! Delay of events: each has the time of its creation, by the clock of the same machine.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use hdrhistogram::Histogram;
 use tokio::task::LocalSet;
 
-use super::clock::{TIMES, WORD, now};
+use super::clock::{TICKS, TIME_PREFIX, now};
 use crate::{
     http1::Connection,
     request::{Template, Wire},
@@ -16,7 +16,7 @@ use crate::{
 /// Streams at a time.
 const STREAMS: u32 = 8;
 
-/// What an event costs.
+/// Cost of an event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delay {
     /// From when it was made to when it arrived, at the median, in microseconds.
@@ -34,7 +34,7 @@ pub(super) async fn measure(server: &Server, scale: f64) -> Result<Delay> {
     for _ in 0..rounds {
         late.add(follow(server).await?)?;
     }
-    let events = u64::from(rounds * STREAMS * TIMES);
+    let events = u64::from(rounds * STREAMS * TICKS);
     ensure!(late.len() == events, "{} of {events} events came", late.len());
     Ok(Delay {
         late_us: late.value_at_quantile(0.5) as f64,
@@ -70,8 +70,8 @@ async fn follow(server: &Server) -> Result<Histogram<u64>> {
 
 /// The times that were told.
 fn times(piece: &[u8]) -> impl Iterator<Item = u64> {
-    memchr::memmem::find_iter(piece, WORD).filter_map(|at| {
-        let digits = piece[at + WORD.len()..].iter().take_while(|byte| byte.is_ascii_digit());
+    memchr::memmem::find_iter(piece, TIME_PREFIX).filter_map(|at| {
+        let digits = piece[at + TIME_PREFIX.len()..].iter().take_while(|byte| byte.is_ascii_digit());
         digits.map(|byte| u64::from(byte - b'0')).reduce(|number, digit| number * 10 + digit)
     })
 }

@@ -1,4 +1,4 @@
-//! What stands between the generator and an agent: nobody, nginx, or a hub in one of its modes.
+//! Server between the generator and an agent: none, nginx, or a hub in one of its modes.
 
 use std::{
     ffi::OsStr,
@@ -40,7 +40,7 @@ pub(crate) enum Middle {
     Alone(Subject, Callers),
 }
 
-/// Who calls a hub.
+/// Callers of a hub.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Callers {
     /// Nobody says who they are: a proxy has no owner to write down.
@@ -50,7 +50,7 @@ pub(crate) enum Callers {
 }
 
 impl Callers {
-    /// What the process of a hub is told.
+    /// Flag for the process of a hub.
     fn flag(self) -> Option<&'static str> {
         (self == Self::WithKey).then_some("--key")
     }
@@ -144,7 +144,7 @@ async fn nginx(binding: Binding, behind: &str) -> Result<Server> {
 /// The process of a hub before an agent.
 #[derive(Args)]
 pub(crate) struct Between {
-    /// Where the agent is.
+    /// URL of the agent.
     url: String,
     data: String,
     /// The agent keeps its own tasks.

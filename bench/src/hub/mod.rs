@@ -1,8 +1,9 @@
-//! What a hub adds that stands before an agent: CPU per send and time per event, beside nginx as a plain reverse
+//! Overhead of a hub in front of an agent: CPU per send and time per event, beside nginx as a plain reverse
 //! proxy, in one run.
 //!
-//! Reading order: this file has what is measured and the table, `middle` starts what stands in between, `clock` is
-//! an agent that tells the time and `delay` how late it is told. `polled` measures an agent that cannot stream.
+//! Reading order: this file has the measurements and the table, `middle` starts the servers in between,
+//! `clock` is an agent that sends the time, and `delay` measures how late it arrives. `polled` measures an
+//! agent that cannot stream.
 
 mod clock;
 mod delay;
@@ -30,12 +31,12 @@ use crate::{
     server::{KEEP, Server, Subject},
 };
 
-/// What a relayed, and what a translated send may cost, in times of nginx.
+/// Maximum cost of a relayed and of a translated send, as a multiple of nginx.
 const RELAYED: f64 = 2.0;
 const TRANSLATED: f64 = 4.0;
 
-/// What an event may be late, at the median.
-const LATE_US: f64 = 1000.0;
+/// Maximum delay of an event at the median, in microseconds.
+const MAX_DELAY_US: f64 = 1000.0;
 
 /// Everything that a send is measured by, in the order of the table.
 const SENDS: [(Middle, Wire); 22] = [
@@ -63,7 +64,7 @@ const SENDS: [(Middle, Wire); 22] = [
     (Middle::Proxy(Subject::Nuncio, Anybody), Wire::JsonRpcV03),
 ];
 
-/// What the time per event is measured by.
+/// Servers for which the time per event is measured.
 const STREAMS: [Middle; 5] = [
     Middle::Nobody,
     Middle::Nginx,
@@ -210,7 +211,7 @@ fn streams(delays: &Delays) -> Result<String> {
             Middle::Nobody => (String::new(), "–".to_owned()),
             _ => {
                 let cpu = middle(&who, |delay| delay.cpu_us);
-                (format!("{added:.0} µs (≤ {LATE_US})"), format!("{cpu:.1} µs"))
+                (format!("{added:.0} µs (≤ {MAX_DELAY_US})"), format!("{cpu:.1} µs"))
             }
         };
         writeln!(table, "| {who} | {late:.0} µs | {added} | {cpu} |")?;

@@ -143,6 +143,23 @@ impl Credentials {
         self.headers.is_empty() && self.tokens.is_none()
     }
 
+    /// The headers with these credentials for `target` when the card came from `home`, and the egress to
+    /// use: with our client certificate, or without it for an origin that must not see it. Fetches an access
+    /// token if necessary. For callers that make requests themselves.
+    ///
+    /// # Errors
+    /// There is no access token.
+    pub async fn headers_for(
+        &self,
+        egress: &Egress,
+        target: &Url,
+        home: &Url,
+    ) -> Result<(Egress, HeaderMap)> {
+        let (egress, granted) = self.for_target(egress.clone(), target, &home.origin());
+        let headers = granted.headers().await?;
+        Ok((egress, headers))
+    }
+
     fn secret(mut self, name: HeaderName, value: &str, what: &str) -> Result<Self> {
         let mut value = HeaderValue::from_str(value)
             .map_err(|_| Error::invalid_field(what, "has characters that are not allowed in a header"))?;

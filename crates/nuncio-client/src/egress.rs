@@ -25,6 +25,7 @@ mod post;
 
 mod fetch;
 mod tls;
+mod tls_offer;
 
 mod cause;
 
@@ -40,7 +41,7 @@ use url::{Host, Url};
 use self::{
     cause::Cause,
     http1_pool::Pool,
-    post::Kept,
+    post::OpenHosts,
     resolve::{Resolver, Screening},
 };
 pub use self::{
@@ -48,6 +49,7 @@ pub use self::{
     guard::{AddressKind, Policy, Refusal},
     post::{PostError, PostErrorKind, Posted},
     tls::{EgressBuilder, TlsError},
+    tls_offer::TlsOffer,
 };
 pub(crate) use self::{forward::Wire, guard::is_localhost};
 use crate::failure::Failure;
@@ -106,13 +108,13 @@ struct Guard {
     /// Applies the policy.
     resolver: Arc<Resolver>,
     /// Hosts with open connections.
-    kept: Kept,
+    kept: OpenHosts,
     /// For all other hosts: keeps no connections.
     once: Client,
 }
 
 /// The resolver of host names.
-enum Names {
+enum HostResolver {
     /// Applies the policy for URLs of callers.
     Guarded(Arc<Resolver>),
     /// Refuses addresses where no agent can be.
@@ -143,14 +145,18 @@ impl Egress {
         EgressBuilder::new()
     }
 
-    fn with_tls(tls: &ClientConfig, names: &Names, anonymous: Option<Arc<Self>>) -> Result<Self> {
+    fn with_tls(tls: &ClientConfig, names: &HostResolver, anonymous: Option<Arc<Self>>) -> Result<Self> {
         let builder = |alpn| client_builder(tls, alpn, names);
         let build = |builder: ClientBuilder| builder.build().map_err(Error::internal);
         #[cfg(feature = "grpc")]
         let http2 = || builder(HTTP2).http2_prior_knowledge().http2_keep_alive_interval(HTTP2_PING);
         let guard = |resolver: &Arc<Resolver>| {
             let once = build(builder(HTTP).pool_max_idle_per_host(0))?;
-            Ok::<_, Error>(Arc::new(Guard { resolver: Arc::clone(resolver), kept: Kept::default(), once }))
+            Ok::<_, Error>(Arc::new(Guard {
+                resolver: Arc::clone(resolver),
+                kept: OpenHosts::default(),
+                once,
+            }))
         };
         Ok(Self {
             http: build(builder(HTTP))?,
@@ -160,17 +166,19 @@ impl Egress {
             #[cfg(feature = "grpc")]
             http2_direct: build(http2().no_proxy())?,
             pool: match names {
-                Names::Guarded(_) => None,
-                Names::Screened(names) => Some(Arc::new(Pool::new(tls, Some(Arc::clone(names.screen()))))),
-                Names::Open => Some(Arc::new(Pool::new(tls, None))),
+                HostResolver::Guarded(_) => None,
+                HostResolver::Screened(names) => {
+                    Some(Arc::new(Pool::new(tls, Some(Arc::clone(names.screen())))))
+                }
+                HostResolver::Open => Some(Arc::new(Pool::new(tls, None))),
             },
             has_proxy: names_a_proxy(),
             max_body: DEFAULT_MAX_BODY,
             max_event: DEFAULT_MAX_BODY,
             anonymous,
             guard: match names {
-                Names::Guarded(resolver) => Some(guard(resolver)?),
-                Names::Screened(_) | Names::Open => None,
+                HostResolver::Guarded(resolver) => Some(guard(resolver)?),
+                HostResolver::Screened(_) | HostResolver::Open => None,
             },
         })
     }
@@ -298,7 +306,7 @@ fn names_a_proxy() -> bool {
 }
 
 /// The settings that all clients share, and those of guarded clients.
-fn client_builder(tls: &ClientConfig, alpn: &[&[u8]], names: &Names) -> ClientBuilder {
+fn client_builder(tls: &ClientConfig, alpn: &[&[u8]], names: &HostResolver) -> ClientBuilder {
     let mut tls = tls.clone();
     tls.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
     let builder = Client::builder()
@@ -308,9 +316,9 @@ fn client_builder(tls: &ClientConfig, alpn: &[&[u8]], names: &Names) -> ClientBu
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_keepalive(TCP_KEEPALIVE);
     match names {
-        Names::Open => builder,
-        Names::Screened(names) => builder.dns_resolver(Arc::clone(names)),
-        Names::Guarded(resolver) => builder
+        HostResolver::Open => builder,
+        HostResolver::Screened(names) => builder.dns_resolver(Arc::clone(names)),
+        HostResolver::Guarded(resolver) => builder
             .no_proxy()
             .dns_resolver(Arc::clone(resolver))
             .pool_max_idle_per_host(MAX_IDLE_PER_HOST)

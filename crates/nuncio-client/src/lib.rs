@@ -61,6 +61,8 @@ mod egress;
 mod failure;
 mod http_headers;
 
+#[cfg(feature = "grpc")]
+pub use self::transport::grpc::grpc_url;
 pub use nuncio_protocol as protocol;
 pub use nuncio_protocol::RESUME_EXTENSION;
 
@@ -79,7 +81,7 @@ pub use self::{
     client::{Client, Outgoing},
     egress::{
         AddressKind, DEFAULT_MAX_BODY, Egress, EgressBuilder, ForwardBody, Policy, PostError, PostErrorKind,
-        Posted, Refusal, TlsError,
+        Posted, Refusal, TlsError, TlsOffer,
     },
     failure::{has_no_agent, was_not_sent},
     hosts::{FOREIGN_HOST, InterfaceHosts},

@@ -21,33 +21,34 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::{
-    admin::{Admin, AdminState, Reloader},
+    admin::{AdminListener, AdminState, Reloader},
     agent_urls::AgentUrls,
     agents::{self, AgentFactory},
     config::{self, Config},
     data,
-    fleet::{Agent, Fleet},
+    fleet::{Fleet, ServedAgent},
     gauges::Gauges,
-    grpc::Health,
-    identity::{Identity, Keyring},
+    grpc::GrpcHealth,
+    identity::{Authenticator, Keyring},
     limits::Callers,
-    listen::{Certificates, Listener, Names, cannot_listen},
-    master, memory,
+    listen::{Certificates, HostNames, Listener, cannot_listen},
+    memory,
     pipeline::{Pipeline, Stations},
     push::{self, Pushing},
     ready,
     registry::{AgentRecords, Registry, Vault},
     reload::{Live, Reloading},
+    root_key,
     routes::RouteTable,
     scrape::Scrape,
     signing::CardKeys,
     target::RouteAccess,
-    telemetry::{Requests, Telemetry},
+    telemetry::{HubTelemetry, Requests},
     trail::{self, Trail},
 };
 
 /// Maximum number of connections that wait to be accepted.
-const BACKLOG: u32 = 1024;
+const LISTEN_BACKLOG: u32 = 1024;
 
 /// Time for connections to close after the tasks have ended.
 const CONNECTION_GRACE: Duration = Duration::from_secs(5);
@@ -69,13 +70,13 @@ pub struct Hub {
     fleet: Arc<Fleet>,
     store: Arc<dyn Store>,
     pushing: Option<Pushing>,
-    health: Health,
+    health: GrpcHealth,
     pipeline: Pipeline,
-    admin: Option<Admin>,
+    admin: Option<AdminListener>,
     scrape: Option<Box<Scrape>>,
     live: Live,
     reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
-    trail: trail::Writer,
+    trail: trail::TrailWriter,
     memory: MemoryAccount,
     config: Config,
 }
@@ -117,19 +118,19 @@ impl Hub {
         anyhow::ensure!(invalid.is_empty(), "{}", invalid.join("; "));
         let certificates = config.tls.clone().map(Certificates::load).transpose()?;
         let keys = CardKeys::load(&config.card_keys)?;
-        let telemetry = Telemetry::start(&config.telemetry)?;
+        let telemetry = HubTelemetry::start(&config.telemetry)?;
         let memory = memory::account(config.limits.memory_limit_bytes);
         let store = telemetry.instrumented(data::open(&config.data.store(), &memory).await?);
         let push = Some(&config.push).filter(|push| push.enabled);
-        let master = match master::load(&config.data.store(), config.data.key_file.as_deref()) {
-            Ok(master) => Some(master),
+        let root_key = match root_key::load(&config.data.store(), config.data.key_file.as_deref()) {
+            Ok(root_key) => Some(root_key),
             // Only webhooks need it: it seals their secrets.
             Err(_) if push.is_none() => None,
             Err(error) => return Err(error),
         };
-        let vault = master.as_ref().map(|master| Vault::new(master, "agents")).transpose()?;
-        let master = master.filter(|_| push.is_some());
-        let push_key = master.as_ref().map(push::signing_key).transpose()?;
+        let vault = root_key.as_ref().map(|root_key| Vault::new(root_key, "agents")).transpose()?;
+        let root_key = root_key.filter(|_| push.is_some());
+        let push_key = root_key.as_ref().map(push::signing_key).transpose()?;
         let socket = reserve(config.listen)?;
         let address = socket.local_addr()?;
         let base = match &config.public_url {
@@ -152,12 +153,14 @@ impl Hub {
             memory: memory.clone(),
             ..BindOptions::default()
         };
-        let start = |(push, master)| push::start(push, &store, master, base.as_str().trim_end_matches('/'));
-        let pushing = push.zip(master).map(start).transpose()?;
+        let start =
+            |(push, root_key)| push::start(push, &store, root_key, base.as_str().trim_end_matches('/'));
+        let pushing = push.zip(root_key).map(start).transpose()?;
         let retention = config.data.keep().map(Retention::finished).unwrap_or_default();
         let (trail, writer) = Trail::new(&store);
         let trail = trail.counted_by(&telemetry.metrics);
-        let identity = Identity::open(&config.identity, &store, trail, address.ip().is_loopback()).await?;
+        let identity =
+            Authenticator::open(&config.identity, &store, trail, address.ip().is_loopback()).await?;
         let callers = Arc::new(Callers::new(&config.limits, &identity.limits()));
         // Before there is an agent: tasks adopted after a restart are subject to the share as well.
         callers.tell_apart(identity.has_any());
@@ -190,7 +193,7 @@ impl Hub {
         let (origins_now, identity_now) = (Arc::clone(&origins), Arc::clone(&identity));
         let pipeline =
             Pipeline::new(Stations { requests, origins: origins_now, identity: identity_now, routes });
-        let local = |address| Names { proxies: Vec::new(), follow: false, ..names(&config, address) };
+        let local = |address| HostNames { proxies: Vec::new(), follow: false, ..names(&config, address) };
         let woken = pushing.as_ref().map(|pushing| pushing.push.clone());
         let wake = Arc::new(move || woken.iter().for_each(Push::wake));
         let records = AgentRecords { store: Arc::clone(&store), vault };
@@ -228,10 +231,11 @@ impl Hub {
         let gauges = Gauges::new(metrics, Arc::clone(&store), Arc::clone(&fleet), memory.clone());
         let gauges = Arc::new(gauges);
         let scrape = Box::pin(Scrape::bind(&config, local, &fleet, Arc::clone(&gauges))).await?.map(Box::new);
-        let admin = Admin::bind(&config, local, Arc::new(admin_state), gauges).await?;
+        let admin = AdminListener::bind(&config, local, Arc::new(admin_state), gauges).await?;
         // Last: a caller that connects finds the whole hub, and an operator the token in its file.
-        let socket =
-            socket.listen(BACKLOG).map_err(|error| cannot_listen(&config.listen, &error, "--listen"))?;
+        let socket = socket
+            .listen(LISTEN_BACKLOG)
+            .map_err(|error| cannot_listen(&config.listen, &error, "--listen"))?;
         let listener = Listener { socket, certificates, names: own_names, connections: config.connections };
         let trail = writer;
         Ok(Self {
@@ -289,7 +293,7 @@ impl Hub {
     /// The address of the admin API, if there is one.
     #[must_use]
     pub fn administered(&self) -> Option<Administered> {
-        let at = |admin: &Admin| Administered {
+        let at = |admin: &AdminListener| Administered {
             address: admin.address(),
             token_file: admin.token_file().to_owned(),
         };
@@ -312,7 +316,7 @@ impl Hub {
     #[must_use]
     pub fn served(&self) -> Vec<Served> {
         let default = self.fleet.default_agent();
-        let served = |agent: &Arc<Agent>| {
+        let served = |agent: &Arc<ServedAgent>| {
             let url = self.urls.url(agent.name());
             Served {
                 name: agent.name().to_string(),
@@ -451,7 +455,7 @@ async fn follow(live: &Live) -> Infallible {
 }
 
 /// The host names the hub answers to. Beyond loopback it answers to any name.
-fn names(config: &Config, address: SocketAddr) -> Names {
+fn names(config: &Config, address: SocketAddr) -> HostNames {
     let mut own = Vec::new();
     if address.ip().is_loopback() {
         own.extend(["localhost", "127.0.0.1", "[::1]"].map(str::to_owned));
@@ -459,7 +463,7 @@ fn names(config: &Config, address: SocketAddr) -> Names {
         own.extend(config.public_url.as_ref().and_then(|url| url.host_str().map(str::to_owned)));
         own.extend(config.allowed_hosts.iter().map(ToString::to_string));
     }
-    Names {
+    HostNames {
         own,
         // A configured public URL takes precedence over the headers of proxies.
         follow: config.public_url.is_none() && !config.trusted_proxies.is_empty(),

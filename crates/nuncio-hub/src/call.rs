@@ -34,7 +34,7 @@ pub(crate) trait AgentCall {
 }
 
 /// The answer to a call.
-pub(crate) trait Answer: Sized {
+pub(crate) trait CallAnswer: Sized {
     /// The kind of the agent's error, if the answer is one. Errors of decoded calls are an `Err` instead.
     fn refusal(&self) -> Option<ErrorKind>;
 
@@ -152,7 +152,7 @@ impl AgentCall for SealedCall<'_> {
     }
 }
 
-impl Answer for Reply {
+impl CallAnswer for Reply {
     fn refusal(&self) -> Option<ErrorKind> {
         None
     }
@@ -170,13 +170,13 @@ impl Answer for Reply {
 
     fn observed_by(self, observer: impl StreamObserver) -> Self {
         match self {
-            Self::Stream(stream) => Self::Stream(Box::pin(Observed { stream, observer })),
+            Self::Stream(stream) => Self::Stream(Box::pin(ObservedStream { stream, observer })),
             other => other,
         }
     }
 }
 
-impl Answer for SealedAnswer {
+impl CallAnswer for SealedAnswer {
     fn refusal(&self) -> Option<ErrorKind> {
         self.refusal
     }
@@ -191,19 +191,19 @@ impl Answer for SealedAnswer {
 
     fn observed_by(mut self, observer: impl StreamObserver) -> Self {
         if self.is_stream() {
-            self.response = self.response.map(|stream| Body::new(Observed { stream, observer }));
+            self.response = self.response.map(|stream| Body::new(ObservedStream { stream, observer }));
         }
         self
     }
 }
 
 /// A stream with its observer.
-struct Observed<S, O> {
+struct ObservedStream<S, O> {
     stream: S,
     observer: O,
 }
 
-impl<O: StreamObserver> Stream for Observed<EventStream, O> {
+impl<O: StreamObserver> Stream for ObservedStream<EventStream, O> {
     type Item = Result<StreamItem>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -221,7 +221,7 @@ impl<O: StreamObserver> Stream for Observed<EventStream, O> {
     }
 }
 
-impl<O: StreamObserver> HttpBody for Observed<Body, O> {
+impl<O: StreamObserver> HttpBody for ObservedStream<Body, O> {
     type Data = Bytes;
     type Error = axum::Error;
 

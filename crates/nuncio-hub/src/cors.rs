@@ -26,10 +26,10 @@ use nuncio_server::bind::PublicBase;
 use crate::{config::WebOrigin, identity::refuse_with, target::Target};
 
 /// Request headers that pages may send, besides those that CORS always allows.
-const SENT: &str = "authorization, x-api-key, content-type, accept, a2a-version, a2a-extensions, \
+const ALLOWED_HEADERS: &str = "authorization, x-api-key, content-type, accept, a2a-version, a2a-extensions, \
                     x-a2a-extensions, last-event-id, idempotency-key, traceparent, tracestate";
 /// Response headers that pages may read, besides those that CORS always exposes.
-const TOLD: &str =
+const EXPOSED_HEADERS: &str =
     "www-authenticate, retry-after, a2a-version, a2a-extensions, x-a2a-extensions, x-request-id, etag";
 const METHODS: &str = "GET, POST, DELETE";
 /// Seconds for which a browser may cache the answer to a preflight request.
@@ -68,7 +68,7 @@ pub(crate) async fn cross_origin<F: Future<Output = Response>>(
             *response.status_mut() = StatusCode::NO_CONTENT;
             let headers = response.headers_mut();
             headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
-            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(SENT));
+            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(ALLOWED_HEADERS));
             headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(MAX_AGE));
             response
         }
@@ -122,7 +122,7 @@ fn foreign_page() -> Error {
 fn allow(headers: &mut HeaderMap, origin: HeaderValue) {
     if origin != "*" {
         headers.append(VARY, HeaderValue::from_static("origin"));
-        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(TOLD));
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED_HEADERS));
     }
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
 }

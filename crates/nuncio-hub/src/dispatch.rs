@@ -12,18 +12,18 @@ use nuncio_protocol::{
 use nuncio_server::bind::{Relay, SealedCall};
 
 use crate::{
-    call::{AgentCall, Answer, SealedAnswer, SealedBackend, Subject},
-    identity::Identity,
+    call::{AgentCall, CallAnswer, SealedAnswer, SealedBackend, Subject},
+    identity::Authenticator,
     limits::Gate,
-    telemetry::Calls,
+    telemetry::CallTelemetry,
 };
 
 /// The layers around the backend of every agent.
 #[derive(Clone)]
 pub(crate) struct Layers {
-    pub(crate) calls: Arc<Calls>,
+    pub(crate) calls: Arc<CallTelemetry>,
     pub(crate) gate: Arc<Gate>,
-    pub(crate) identity: Arc<Identity>,
+    pub(crate) identity: Arc<Authenticator>,
 }
 
 /// A backend with its layers.
@@ -34,7 +34,7 @@ pub(crate) struct Dispatch<B: ?Sized> {
 
 /// A call that this backend can handle.
 trait DispatchTo<B: ?Sized>: AgentCall + Send {
-    type Answer: Answer;
+    type Answer: CallAnswer;
 
     fn dispatch(self, backend: &B, cx: &CallContext) -> impl Future<Output = Result<Self::Answer>> + Send;
 }

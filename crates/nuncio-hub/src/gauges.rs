@@ -18,9 +18,9 @@ use crate::{
 };
 
 /// Minimum interval between two queries of the store: counting is costly, and scrapes may be frequent.
-const EVERY: Duration = Duration::from_secs(15);
+const QUERY_INTERVAL: Duration = Duration::from_secs(15);
 /// Timeout of these queries; after it the previous values stay.
-const PATIENCE: Duration = Duration::from_secs(5);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The sources of the gauges.
 pub(crate) struct Gauges {
@@ -59,10 +59,10 @@ impl Gauges {
 
     async fn ask_the_store(&self) {
         let mut asked = self.asked.lock().await;
-        if asked.is_some_and(|asked| asked.elapsed() < EVERY) {
+        if asked.is_some_and(|asked| asked.elapsed() < QUERY_INTERVAL) {
             return;
         }
-        match tokio::time::timeout(PATIENCE, self.count()).await {
+        match tokio::time::timeout(QUERY_TIMEOUT, self.count()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::debug!(%error, "tasks and deliveries could not be counted"),
             Err(_) => tracing::debug!("counting tasks and deliveries took too long"),

@@ -11,9 +11,9 @@ use tonic_reflection::server::Builder;
 
 /// The gRPC health service of the port.
 #[derive(Clone, Debug)]
-pub(crate) struct Health(HealthReporter);
+pub(crate) struct GrpcHealth(HealthReporter);
 
-impl Health {
+impl GrpcHealth {
     /// Sets whether the port serves calls.
     pub(crate) async fn set(&self, serving: bool) {
         let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
@@ -42,9 +42,9 @@ type Routes = Vec<(String, MethodRouter)>;
 pub(crate) async fn routes(
     directory: Arc<dyn Directory>,
     options: BindOptions,
-) -> Result<(Routes, Routes, Health)> {
+) -> Result<(Routes, Routes, GrpcHealth)> {
     let (health, health_server) = tonic_health::server::health_reporter();
-    let health = Health(health);
+    let health = GrpcHealth(health);
     health.set(true).await;
     let reflection = || {
         Builder::configure()

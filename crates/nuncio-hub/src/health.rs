@@ -15,7 +15,7 @@ use axum::{
 use http::{StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::fleet::{Agent, Fleet};
+use crate::fleet::{Fleet, ServedAgent};
 
 /// The routes of the public listener.
 pub(crate) fn public_routes(fleet: &Arc<Fleet>) -> [(&'static str, MethodRouter); 2] {
@@ -59,7 +59,7 @@ fn wants_all(request: &Request) -> bool {
         || accept.is_some_and(|accept| accept.contains("application/json"))
 }
 
-fn tell(agent: &Agent) -> Value {
+fn tell(agent: &ServedAgent) -> Value {
     let Some(upstream) = agent.upstream() else { return json!({ "name": **agent.name(), "state": "up" }) };
     let condition = &upstream.health().condition;
     json!({ "name": **agent.name(), "state": condition.word(), "reason": condition.reason() })

@@ -5,7 +5,7 @@
 //! paths, `cors` answers browsers, `identity` authenticates the caller, `dispatch` and `call` take a call to
 //! its agent through `telemetry` and `limits`. `fleet` has the agents that are served, `agents` a folder per
 //! kind of agent, `agent_urls` their addresses. `data` opens the store, `ready` watches it, `memory` has the
-//! memory limit, `signing` the keys of cards, `master` the key that the others are derived from, `push`
+//! memory limit, `signing` the keys of cards, `root_key` the key that the others are derived from, `push`
 //! starts the delivery of webhooks, `trail` stores refused calls and operators' changes, `admin` is the API
 //! for operators, `health` reports readiness.
 #![expect(missing_docs, reason = "a product, not a library for others: docs where they say something")]
@@ -28,8 +28,6 @@ mod health;
 mod identity;
 mod limits;
 mod listen;
-pub mod maintain;
-mod master;
 mod memory;
 mod network;
 mod pipeline;
@@ -38,9 +36,11 @@ mod push;
 mod ready;
 mod registry;
 mod reload;
+mod root_key;
 mod routes;
 mod scrape;
 mod signing;
+pub mod store_maintenance;
 mod target;
 mod telemetry;
 mod trail;
@@ -51,7 +51,7 @@ pub use nuncio_server::store::OpenError;
 pub use self::{
     admin::{Reloader, admin_token_file},
     app::{Administered, Hub, Served},
-    identity::{Key, KeyLimits, KeyText, Keyring, KeyringError, NewKey, key_prefix},
+    identity::{ApiKey, ApiKeyLimits, KeyText, Keyring, KeyringError, NewApiKey, key_prefix},
     listen::{Certificates, Reload},
     preflight::preflight,
     reload::Reloading,

@@ -17,7 +17,7 @@ use http::{HeaderMap, Uri};
 
 use crate::{
     cors::{Origins, cross_origin},
-    identity::{Identity, identify},
+    identity::{Authenticator, identify},
     routes::RouteTable,
     target::RouteAccess,
     telemetry::Requests,
@@ -31,7 +31,7 @@ pub(crate) struct Pipeline(Arc<Stations>);
 pub(crate) struct Stations {
     pub(crate) requests: Requests,
     pub(crate) origins: Origins,
-    pub(crate) identity: Arc<Identity>,
+    pub(crate) identity: Arc<Authenticator>,
     pub(crate) routes: RouteTable,
 }
 

@@ -9,7 +9,8 @@ use http::HeaderMap;
 use nuncio_client::{AddressKind, Egress, Policy, Refusal, SigningKey};
 use nuncio_server::{
     push::{
-        Answer, Courier, Failure, MasterKey, Push, PushOptions, Retry, Sign, sign_by_key, sign_by_secrets,
+        Courier, Failure, Push, PushOptions, ReceiverResponse, Retry, RootKey, Sign, sign_by_key,
+        sign_by_secrets,
     },
     store::Store,
 };
@@ -46,8 +47,8 @@ impl Pushing {
 }
 
 /// The key that signs notifications.
-pub(crate) fn signing_key(master: &MasterKey) -> Result<SigningKey> {
-    SigningKey::from_ed25519_seed(&master.derive("push signing"))
+pub(crate) fn signing_key(root_key: &RootKey) -> Result<SigningKey> {
+    SigningKey::from_ed25519_seed(&root_key.derive("push signing"))
         .context("the key for notifications is refused")
 }
 
@@ -55,7 +56,7 @@ pub(crate) fn signing_key(master: &MasterKey) -> Result<SigningKey> {
 pub(crate) fn start(
     config: &config::Push,
     store: &Arc<dyn Store>,
-    master: MasterKey,
+    root_key: RootKey,
     base: &str,
 ) -> Result<Pushing> {
     let policy = Policy {
@@ -66,8 +67,8 @@ pub(crate) fn start(
         ..Policy::default()
     };
     let egress = Egress::guarded(policy)?;
-    let key = signing_key(&master)?.with_jku(format!("{base}{JWKS}"));
-    let push = Push::builder(Arc::clone(store), HubCourier(egress), master)
+    let key = signing_key(&root_key)?.with_jku(format!("{base}{JWKS}"));
+    let push = Push::builder(Arc::clone(store), HubCourier(egress), root_key)
         .retry(Retry { give_up: config.give_up, ..Retry::default() })
         .sign(sign_by_key(key, base.to_owned()))
         .build()?;
@@ -111,7 +112,7 @@ impl Courier for HubCourier {
         headers: HeaderMap,
         body: Bytes,
         deadline: Duration,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<ReceiverResponse, Failure> {
         Courier::post(&self.0, url, headers, body, deadline).await
     }
 }

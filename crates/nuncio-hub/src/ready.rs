@@ -4,21 +4,21 @@ use std::{convert::Infallible, time::Duration};
 
 use nuncio_server::store::Store;
 
-use crate::{fleet::Fleet, grpc::Health};
+use crate::{fleet::Fleet, grpc::GrpcHealth};
 
 /// Interval between two checks.
-const EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Timeout of a check.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Updates `fleet` and `health` with the result of each check, for as long as it is polled.
-pub(crate) async fn watch(store: &dyn Store, fleet: &Fleet, health: &Health) -> Infallible {
+pub(crate) async fn watch(store: &dyn Store, fleet: &Fleet, health: &GrpcHealth) -> Infallible {
     if store.is_immediate() {
         // The memory store cannot fail.
         return std::future::pending().await;
     }
     loop {
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
         let mut trouble = look(store).await.err();
         // A check may succeed while writes do not (a full disk).
         if !fleet.is_recording() {
@@ -37,8 +37,8 @@ pub(crate) async fn watch(store: &dyn Store, fleet: &Fleet, health: &Health) -> 
 }
 
 async fn look(store: &dyn Store) -> Result<(), String> {
-    match tokio::time::timeout(PATIENCE, store.ready()).await {
+    match tokio::time::timeout(CHECK_TIMEOUT, store.ready()).await {
         Ok(answer) => answer.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("the task store has not answered for {} seconds", PATIENCE.as_secs())),
+        Err(_) => Err(format!("the task store has not answered for {} seconds", CHECK_TIMEOUT.as_secs())),
     }
 }

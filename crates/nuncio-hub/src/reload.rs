@@ -23,23 +23,23 @@ use crate::{
     admin::Reloader,
     config::{self, Changes, Config, Loaded, Problem, Problems, Source, WebOrigin},
     fleet::Fleet,
-    identity::Identity,
+    identity::Authenticator,
     limits::Callers,
     registry::Registry,
-    telemetry::Telemetry,
+    telemetry::HubTelemetry,
     trail::{Row, What},
 };
 
 /// Interval between two checks of the files, and the time for which they must be unchanged before they are
 /// read.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The parts of a running hub that a reload changes.
 #[derive(Clone)]
 pub(crate) struct Live {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) registry: Arc<Registry>,
-    pub(crate) identity: Arc<Identity>,
+    pub(crate) identity: Arc<Authenticator>,
     pub(crate) callers: Arc<Callers>,
     /// The limits of callers.
     pub(crate) limits: Arc<ArcSwap<config::Limits>>,
@@ -47,7 +47,7 @@ pub(crate) struct Live {
     pub(crate) calls: Arc<ArcSwap<config::Calls>>,
     /// The web origins that may call.
     pub(crate) origins: Arc<ArcSwap<Vec<WebOrigin>>>,
-    pub(crate) telemetry: Telemetry,
+    pub(crate) telemetry: HubTelemetry,
 }
 
 impl Live {
@@ -119,7 +119,7 @@ impl Reloading {
         let mut settling = Settling::new(self.seen().await);
         loop {
             tokio::select! {
-                () = tokio::time::sleep(LOOK_INTERVAL) => {}
+                () = tokio::time::sleep(CHECK_INTERVAL) => {}
                 () = self.asked.notified() => settling.ask(),
             }
             if !settling.look(self.seen().await) {
@@ -257,7 +257,7 @@ fn tell(changes: &Changes) {
 mod tests {
     use super::*;
 
-    /// What each look sees, `!` for somebody who asks before it; and which looks read.
+    /// Maps the content that each check finds (`!`: a reload was requested before it) to the checks that read.
     fn reads(looks: &str) -> String {
         let mut settling = Settling::new(u64::from(b'a'));
         let mut seen = String::new();

@@ -32,8 +32,8 @@ use crate::{
     agent_urls::{self, AgentUrls},
     agents::{self, KindRoute, RouteCall},
     directory,
-    fleet::{Agent, Fleet},
-    grpc::{self, Health},
+    fleet::{Fleet, ServedAgent},
+    grpc::{self, GrpcHealth},
     health,
     identity::{Judge, credential_headers},
     target::{RouteAccess, Target},
@@ -51,12 +51,12 @@ pub(crate) struct RouteTable {
     fleet: Arc<Fleet>,
     root: SharedRoot,
     paths: Paths<Found>,
-    routes: Vec<Route>,
+    routes: Vec<RouteEntry>,
     /// The page for browsers, which shares the root with the default agent.
     welcome: usize,
 }
 
-struct Route {
+struct RouteEntry {
     access: RouteAccess,
     to: To,
 }
@@ -87,8 +87,8 @@ impl RouteTable {
         store: &Arc<dyn Store>,
         urls: &AgentUrls,
         options: &BindOptions,
-    ) -> Result<(Self, Health)> {
-        let agent = Route { access: RouteAccess::Caller, to: To::Agent };
+    ) -> Result<(Self, GrpcHealth)> {
+        let agent = RouteEntry { access: RouteAccess::Caller, to: To::Agent };
         let root = SharedRoot::new(fleet.clone(), options.clone());
         let (paths, routes) = (Paths::new(), vec![agent]);
         let mut table = Self { fleet: Arc::clone(fleet), root, paths, routes, welcome: AGENT };
@@ -139,7 +139,7 @@ impl RouteTable {
     }
 
     fn push(&mut self, access: RouteAccess, handler: Handler) -> usize {
-        self.routes.push(Route { access, to: To::Handler(Box::new(handler)) });
+        self.routes.push(RouteEntry { access, to: To::Handler(Box::new(handler)) });
         self.routes.len() - 1
     }
 
@@ -162,7 +162,7 @@ impl RouteTable {
     }
 
     /// The agent whose public card this request reads, if that is all it does.
-    pub(crate) fn public_card(&self, target: Target, request: &Request) -> Option<Arc<Agent>> {
+    pub(crate) fn public_card(&self, target: Target, request: &Request) -> Option<Arc<ServedAgent>> {
         let reads_card = target.is_card && request.method() != Method::OPTIONS;
         reads_card.then(|| self.fleet.with_public_card(target.agent(request.uri().path()))).flatten()
     }
@@ -186,7 +186,7 @@ impl RouteTable {
     pub(crate) async fn serve(
         &self,
         target: Target,
-        public: Option<Arc<Agent>>,
+        public: Option<Arc<ServedAgent>>,
         mut request: Box<Request>,
     ) -> Response {
         if let To::Handler(handler) = &self.routes[target.route].to {

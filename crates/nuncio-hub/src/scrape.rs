@@ -18,7 +18,7 @@ use crate::{
     fleet::Fleet,
     gauges::Gauges,
     health,
-    listen::{Listener, Names, Open},
+    listen::{DrainingListener, HostNames, Listener},
 };
 
 /// The media type of OpenMetrics.
@@ -35,7 +35,7 @@ impl Scrape {
     /// Binds the address, if one is configured.
     pub(crate) async fn bind(
         config: &Config,
-        names: impl FnOnce(SocketAddr) -> Names,
+        names: impl FnOnce(SocketAddr) -> HostNames,
         fleet: &Arc<Fleet>,
         gauges: Arc<Gauges>,
     ) -> Result<Option<Self>> {
@@ -58,8 +58,8 @@ impl Scrape {
         self.address
     }
 
-    /// Serves until `shutdown` is done. Connections stay open until [`Open::close`].
-    pub(crate) async fn serve(self, shutdown: impl Future<Output = ()>) -> Open {
+    /// Serves until `shutdown` is done. Connections stay open until [`DrainingListener::close`].
+    pub(crate) async fn serve(self, shutdown: impl Future<Output = ()>) -> DrainingListener {
         self.listener.serve(self.router, shutdown).await
     }
 }

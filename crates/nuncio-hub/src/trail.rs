@@ -33,7 +33,7 @@ const ACTS: &str = "audit";
 /// Record kind of denials.
 const DENIALS: &str = "audit-denial";
 /// Capacity of the queue of rows; rows beyond it are lost, and their number is logged.
-const WAITING: usize = 4096;
+const QUEUE_CAPACITY: usize = 4096;
 /// The part of the queue that is reserved for operators' changes, so that refused callers cannot displace
 /// them.
 const RESERVED: usize = 1024;
@@ -43,12 +43,12 @@ const FOLD: Duration = Duration::from_secs(60);
 /// without principal and address.
 const OPEN: usize = 1_000;
 /// Interval at which finished minutes are written.
-const LOOK: Duration = Duration::from_secs(5);
+const WRITE_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval at which old and excess rows are removed.
 const TIDY: Duration = Duration::from_secs(60 * 60);
 /// The time for which rows are kept, and the maximum number of denials.
 const KEEP: Duration = Duration::from_secs(90 * 24 * 60 * 60);
-const MOST: usize = 100_000;
+const MAX_ROWS: usize = 100_000;
 const PAGE: usize = 1000;
 
 /// The event of a row.
@@ -163,11 +163,11 @@ pub(crate) struct Trail {
 
 impl Trail {
     /// A trail and its writer.
-    pub(crate) fn new(store: &Arc<dyn Store>) -> (Self, Writer) {
-        let (sender, receiver) = mpsc::channel(WAITING);
+    pub(crate) fn new(store: &Arc<dyn Store>) -> (Self, TrailWriter) {
+        let (sender, receiver) = mpsc::channel(QUEUE_CAPACITY);
         let lost = Arc::<AtomicU64>::default();
         let trail = Self { sender, lost: Arc::clone(&lost), metrics: None, store: Arc::clone(store) };
-        let writer = Writer { receiver, lost, store: Arc::clone(store), open: HashMap::new() };
+        let writer = TrailWriter { receiver, lost, store: Arc::clone(store), open: HashMap::new() };
         (trail, writer)
     }
 
@@ -232,7 +232,7 @@ impl Fold {
 }
 
 /// A row whose minute is not over.
-struct Open {
+struct OpenRow {
     id: String,
     row: Row,
     ends: Instant,
@@ -241,17 +241,17 @@ struct Open {
 }
 
 /// Stores the rows.
-pub(crate) struct Writer {
+pub(crate) struct TrailWriter {
     receiver: mpsc::Receiver<Row>,
     lost: Arc<AtomicU64>,
     store: Arc<dyn Store>,
-    open: HashMap<Fold, Open>,
+    open: HashMap<Fold, OpenRow>,
 }
 
-impl Writer {
+impl TrailWriter {
     /// Stores rows for as long as it is polled.
     pub(crate) async fn run(&mut self) -> Infallible {
-        let mut looks = tokio::time::interval(LOOK);
+        let mut looks = tokio::time::interval(WRITE_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut tidied = None::<Instant>;
         let mut rows = Vec::new();
@@ -298,9 +298,9 @@ impl Writer {
                 open.row.count += row.count;
                 continue;
             }
-            let open = Open { id: new_id(), ends: now + FOLD, written: row.count, row };
+            let open = OpenRow { id: new_id(), ends: now + FOLD, written: row.count, row };
             puts.extend(put(open.id.clone(), &open.row));
-            if let Some(before) = self.open.insert(fold, open).filter(Open::is_news) {
+            if let Some(before) = self.open.insert(fold, open).filter(OpenRow::is_news) {
                 puts.extend(put(before.id, &before.row));
             }
         }
@@ -322,7 +322,7 @@ impl Writer {
     /// Stores the final counts of rows whose minute is over.
     async fn settle(&mut self, now: Instant) {
         let over = self.open.extract_if(|_, open| open.ends <= now).map(|(_, open)| open);
-        let puts: Vec<_> = over.filter(Open::is_news).filter_map(|open| put(open.id, &open.row)).collect();
+        let puts: Vec<_> = over.filter(OpenRow::is_news).filter_map(|open| put(open.id, &open.row)).collect();
         self.put(puts).await;
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
@@ -363,7 +363,7 @@ impl Writer {
             let page = self.store.records(&query).await?;
             count += page.len();
             let Some(last) = page.last() else { return Ok(()) };
-            if count >= MOST {
+            if count >= MAX_ROWS {
                 return self.prune(DENIALS, last.at).await;
             }
             after = Some(last.key.clone());
@@ -376,7 +376,7 @@ impl Writer {
     }
 }
 
-impl Open {
+impl OpenRow {
     fn is_news(&self) -> bool {
         self.row.count > self.written
     }

@@ -448,13 +448,13 @@ impl std::error::Error for Error {
 }
 
 /// Maximum number of bytes that an error quotes: names and values of callers may be as long as a body.
-const EXCERPT: usize = 200;
+const MAX_EXCERPT_BYTES: usize = 200;
 
 /// The beginning of a text that may be long.
 #[must_use]
 pub fn excerpt(mut text: String) -> String {
-    if text.len() > EXCERPT {
-        text.truncate(text.floor_char_boundary(EXCERPT));
+    if text.len() > MAX_EXCERPT_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_EXCERPT_BYTES));
         text.push('…');
     }
     text

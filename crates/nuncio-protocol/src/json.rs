@@ -19,7 +19,7 @@ pub use self::members::Members;
 pub(crate) use self::{
     decode::{decode, join},
     equal::is_equal,
-    read::{At, object},
+    read::{AtDepth, object},
 };
 
 /// Any JSON value, as its text.
@@ -49,10 +49,10 @@ pub(crate) use self::{
 /// # Ok::<_, serde_json::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Json(Arc<Text>);
+pub struct Json(Arc<JsonText>);
 
 /// Valid JSON in one line.
-struct Text(Box<RawValue>);
+struct JsonText(Box<RawValue>);
 
 impl Json {
     /// Serializes any value.
@@ -68,7 +68,7 @@ impl Json {
 
     /// Text that is already valid and compact.
     fn new(raw: Box<RawValue>) -> Self {
-        Self(Arc::new(Text(raw)))
+        Self(Arc::new(JsonText(raw)))
     }
 
     /// Text written by this crate: valid and compact.

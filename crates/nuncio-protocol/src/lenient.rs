@@ -68,11 +68,11 @@ where
 
 /// Refuses another element of a list with this length.
 pub(crate) fn check_length<E: de::Error>(length: usize) -> Result<(), E> {
-    if length < MAX_LIST { Ok(()) } else { Err(E::custom(TOO_LONG)) }
+    if length < MAX_LIST { Ok(()) } else { Err(E::custom(LIST_TOO_LONG)) }
 }
 
 /// The error of a list that is longer than [`MAX_LIST`].
-pub(crate) const TOO_LONG: &str = "a list has more than 262144 elements";
+pub(crate) const LIST_TOO_LONG: &str = "a list has more than 262144 elements";
 
 /// A value with an empty form that means "not set".
 pub(crate) trait MaybeEmpty {

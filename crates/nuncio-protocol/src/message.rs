@@ -11,7 +11,7 @@ use serde::{
 
 use crate::{
     ContextId, Json, MessageId, Metadata, TaskId,
-    json::At,
+    json::AtDepth,
     lenient::{Key, base64_display, decode_base64, list, none_if_empty, null_default, proto_enum},
     metadata::metadata,
 };
@@ -258,8 +258,8 @@ pub(crate) const PART_DEPTH: usize = 4;
 
 /// Decodes the metadata of a part; `null` means none.
 pub(crate) fn read_metadata<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Metadata, A::Error> {
-    let metadata = map.next_value::<Option<At<PART_DEPTH, _>>>()?;
-    Ok(metadata.map(|At(metadata)| metadata).unwrap_or_default())
+    let metadata = map.next_value::<Option<AtDepth<PART_DEPTH, _>>>()?;
+    Ok(metadata.map(|AtDepth(metadata)| metadata).unwrap_or_default())
 }
 
 struct PartVisitor;
@@ -281,7 +281,7 @@ impl<'de> de::Visitor<'de> for PartVisitor {
                 "text" => map.next_value::<Option<String>>()?.map(Content::Text),
                 "raw" => map.next_value::<Option<AnyBase64>>()?.map(|raw| Content::Raw(raw.0)),
                 "url" => map.next_value::<Option<String>>()?.map(Content::Url),
-                "data" => Some(Content::Data(map.next_value::<At<PART_DEPTH, _>>()?.0)),
+                "data" => Some(Content::Data(map.next_value::<AtDepth<PART_DEPTH, _>>()?.0)),
                 other => {
                     match other {
                         "metadata" => metadata = read_metadata(&mut map)?,

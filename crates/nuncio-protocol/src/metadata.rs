@@ -7,7 +7,7 @@ use serde_json::{Map, Value, value::RawValue};
 
 use crate::{
     Json,
-    json::{At, Members, is_equal, object},
+    json::{AtDepth, Members, is_equal, object},
 };
 
 /// The metadata key for the leftover of a message or a part: members that an older version of the protocol
@@ -239,7 +239,7 @@ impl Serialize for Metadata {
     }
 }
 
-impl<'de, const OUTER: usize> Deserialize<'de> for At<OUTER, Metadata> {
+impl<'de, const OUTER: usize> Deserialize<'de> for AtDepth<OUTER, Metadata> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         object::<D, OUTER>(deserializer).map(|object| Self(Metadata::from_object(object)))
     }
@@ -247,7 +247,7 @@ impl<'de, const OUTER: usize> Deserialize<'de> for At<OUTER, Metadata> {
 
 impl<'de> Deserialize<'de> for Metadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        At::<0, Self>::deserialize(deserializer).map(|At(metadata)| metadata)
+        AtDepth::<0, Self>::deserialize(deserializer).map(|AtDepth(metadata)| metadata)
     }
 }
 
@@ -256,6 +256,6 @@ pub(crate) fn metadata<'de, D, const OUTER: usize>(deserializer: D) -> Result<Me
 where
     D: Deserializer<'de>,
 {
-    let metadata = Option::<At<OUTER, Metadata>>::deserialize(deserializer)?;
-    Ok(metadata.map(|At(metadata)| metadata).unwrap_or_default())
+    let metadata = Option::<AtDepth<OUTER, Metadata>>::deserialize(deserializer)?;
+    Ok(metadata.map(|AtDepth(metadata)| metadata).unwrap_or_default())
 }

@@ -75,28 +75,28 @@ impl CallerShare {
 
 /// A pool of permits. Cheap to clone; clones are one pool.
 #[derive(Clone, Debug)]
-pub struct CallerPool(Arc<Inner>);
+pub struct CallerPool(Arc<PoolInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct PoolInner {
     capacity: usize,
     share: CallerShare,
     /// Locked for short reads and changes, never across an await.
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PoolState {
     /// The number of permits that all callers hold.
     held: usize,
     /// The callers that hold a permit or wait for one.
-    callers: HashMap<CallerKey, Entry, RandomState>,
+    callers: HashMap<CallerKey, CallerEntry, RandomState>,
     /// The number of waiters so far.
     arrivals: u64,
 }
 
 #[derive(Debug, Default)]
-struct Entry {
+struct CallerEntry {
     held: usize,
     /// The waiters in the order of their arrival, each with its number among all.
     waiting: VecDeque<(u64, oneshot::Sender<CallerPermit>)>,
@@ -114,14 +114,14 @@ impl CallerPool {
     /// A pool of this many permits.
     #[must_use]
     pub fn new(capacity: usize, share: CallerShare) -> Self {
-        Self(Arc::new(Inner { capacity, share, state: Mutex::default() }))
+        Self(Arc::new(PoolInner { capacity, share, state: Mutex::default() }))
     }
 
     /// Takes a permit, if this caller may have one now.
     #[must_use]
     pub fn try_acquire(&self, caller: &CallerKey) -> Option<CallerPermit> {
         let mut state = self.lock();
-        let (held, waits) = state.callers.get(caller).map_or((0, false), Entry::standing);
+        let (held, waits) = state.callers.get(caller).map_or((0, false), CallerEntry::standing);
         // Earlier requests of the same caller come first.
         if waits || !self.may_hold_another(&state, held) {
             return None;
@@ -145,9 +145,9 @@ impl CallerPool {
     }
 
     /// Enters the queue; `None` if a permit has just become free.
-    fn enqueue(&self, caller: &CallerKey) -> Option<Waiting<'_>> {
+    fn enqueue(&self, caller: &CallerKey) -> Option<QueuePosition<'_>> {
         let mut state = self.lock();
-        let (held, waits) = state.callers.get(caller).map_or((0, false), Entry::standing);
+        let (held, waits) = state.callers.get(caller).map_or((0, false), CallerEntry::standing);
         if !waits && self.may_hold_another(&state, held) {
             return None;
         }
@@ -155,7 +155,7 @@ impl CallerPool {
         let number = state.arrivals;
         let (sender, granted) = oneshot::channel();
         state.callers.entry(caller.clone()).or_default().waiting.push_back((number, sender));
-        Some(Waiting { pool: self, caller: caller.clone(), number, granted })
+        Some(QueuePosition { pool: self, caller: caller.clone(), number, granted })
     }
 
     /// Removes a waiter from the queue.
@@ -169,7 +169,7 @@ impl CallerPool {
         state.forget_if_idle(caller);
     }
 
-    fn may_hold_another(&self, state: &State, held: usize) -> bool {
+    fn may_hold_another(&self, state: &PoolState, held: usize) -> bool {
         let (free, share) = (self.0.capacity.saturating_sub(state.held), self.0.share.of(self.0.capacity));
         free > 0 && (held < share || free > share)
     }
@@ -191,7 +191,7 @@ impl CallerPool {
     }
 
     /// Grants permits to waiters for as long as one of them may have one.
-    fn grant_waiting(&self, state: &mut State) -> Vec<(oneshot::Sender<CallerPermit>, CallerPermit)> {
+    fn grant_waiting(&self, state: &mut PoolState) -> Vec<(oneshot::Sender<CallerPermit>, CallerPermit)> {
         let mut granted = Vec::new();
         while let Some(caller) = self.next_waiting(state) {
             let next = state.callers.get_mut(&caller).and_then(|entry| entry.waiting.pop_front());
@@ -203,7 +203,7 @@ impl CallerPool {
     }
 
     /// The waiting caller that holds the fewest permits; of several, the one that has waited longest.
-    fn next_waiting(&self, state: &State) -> Option<CallerKey> {
+    fn next_waiting(&self, state: &PoolState) -> Option<CallerKey> {
         let waiting = state.callers.iter().filter_map(|(caller, entry)| {
             let (number, _) = entry.waiting.front()?;
             self.may_hold_another(state, entry.held).then_some(((entry.held, *number), caller))
@@ -211,17 +211,19 @@ impl CallerPool {
         waiting.min_by_key(|(order, _)| *order).map(|(_, caller)| caller.clone())
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.0.state.lock()
     }
 }
 
-impl State {
+impl PoolState {
     fn grant(&mut self, caller: &CallerKey) {
         self.held += 1;
         match self.callers.get_mut(caller) {
             Some(entry) => entry.held += 1,
-            None => drop(self.callers.insert(caller.clone(), Entry { held: 1, ..Entry::default() })),
+            None => {
+                drop(self.callers.insert(caller.clone(), CallerEntry { held: 1, ..CallerEntry::default() }))
+            }
         }
     }
 
@@ -232,7 +234,7 @@ impl State {
     }
 }
 
-impl Entry {
+impl CallerEntry {
     /// The number of permits that the caller holds, and whether it waits for one.
     fn standing(&self) -> (usize, bool) {
         (self.held, !self.waiting.is_empty())
@@ -240,14 +242,14 @@ impl Entry {
 }
 
 /// A position in the queue of a pool.
-struct Waiting<'a> {
+struct QueuePosition<'a> {
     pool: &'a CallerPool,
     caller: CallerKey,
     number: u64,
     granted: oneshot::Receiver<CallerPermit>,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for QueuePosition<'_> {
     fn drop(&mut self) {
         self.pool.leave(&self.caller, self.number);
     }

@@ -31,13 +31,13 @@
 //! # }
 //! ```
 //!
-//! Text that grows, such as the tokens of a model, is a [`TextStream`]: one part in the task, pieces on streams, at a
-//! pace. The conversation before a message is read by [`ExecContext::earlier`].
+//! Streamed text, such as the tokens of a model, is a [`TextStream`]: one part in the task, and pieces of limited
+//! frequency on streams. [`ExecContext::earlier`] reads the conversation before a message.
 //!
 //! Code around every call is an [`Interceptor`](protocol::Interceptor), and an [`Extension`] of the protocol
 //! is one that declares itself: both go into the [`RuntimeBuilder`].
 //!
-//! Before the process ends, [`Runtime::drain`] ends the tasks in good order.
+//! Call [`Runtime::drain`] before the process ends: it waits for running tasks and ends the remaining ones.
 //!
 //! The reading order follows a request: [`bind`] opens the envelope, [`runtime`] admits the call, runs the
 //! executor and records its events, [`store`] stores them.
@@ -79,6 +79,6 @@ pub use self::{
         DEFAULT_PACE, EarlierLimit, Emitter, ExecContext, Execution, Executor, Limits, Retention, Runtime,
         RuntimeBuilder, TextStream,
     },
-    size::MOST_MEMO,
+    size::MAX_MEMO_BYTES,
     task_quota::{CountedTask, TaskQuota},
 };

@@ -59,19 +59,19 @@ impl MemoryUse {
 
 /// An amount of memory that requests, responses and tasks share. Clones are the same account.
 #[derive(Clone, Debug)]
-pub struct MemoryAccount(Arc<Inner>);
+pub struct MemoryAccount(Arc<AccountInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct AccountInner {
     limit: usize,
-    state: Mutex<State>,
+    state: Mutex<AccountState>,
     /// Wakes the reservations that wait.
     released: Notify,
 }
 
 /// The figures of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct State {
+struct AccountState {
     used: [usize; MemoryUse::ALL.len()],
     refused: [u64; MemoryUse::ALL.len()],
     /// The measured size of the process; 0 if it was never measured.
@@ -100,7 +100,7 @@ impl MemoryAccount {
     /// An account of this many bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self(Arc::new(Inner { limit, state: Mutex::default(), released: Notify::new() }))
+        Self(Arc::new(AccountInner { limit, state: Mutex::default(), released: Notify::new() }))
     }
 
     /// The bytes that all uses may take together.
@@ -126,8 +126,8 @@ impl MemoryAccount {
     }
 
     /// Reserves bytes if they are free; `None` counts as a refusal.
-    pub(crate) fn try_reserve(&self, of: MemoryUse, bytes: usize) -> Option<Reservation> {
-        let mut reservation = Reservation::default();
+    pub(crate) fn try_reserve(&self, of: MemoryUse, bytes: usize) -> Option<MemoryReservation> {
+        let mut reservation = MemoryReservation::default();
         reservation.try_resize(self, of, bytes).then_some(reservation)
     }
 
@@ -135,8 +135,8 @@ impl MemoryAccount {
     ///
     /// # Errors
     /// `ResourceExhausted`, with a time to try again, if they are not free in time.
-    pub(crate) async fn reserve(&self, of: MemoryUse, bytes: usize) -> Result<Reservation> {
-        let mut reservation = Reservation::default();
+    pub(crate) async fn reserve(&self, of: MemoryUse, bytes: usize) -> Result<MemoryReservation> {
+        let mut reservation = MemoryReservation::default();
         let reserved = async {
             loop {
                 let released = self.0.released.notified();
@@ -178,12 +178,12 @@ impl MemoryAccount {
         self.0.released.notify_waiters();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, AccountState> {
         self.0.state.lock()
     }
 }
 
-impl State {
+impl AccountState {
     fn total(&self) -> usize {
         self.used.iter().sum()
     }
@@ -208,7 +208,7 @@ pub(crate) fn exhausted() -> Error {
 
 /// Reserved memory; released on drop. Nothing is reserved for small content.
 #[derive(Debug, Default)]
-pub(crate) struct Reservation(Option<Reserved>);
+pub(crate) struct MemoryReservation(Option<Reserved>);
 
 #[derive(Debug)]
 struct Reserved {
@@ -217,7 +217,7 @@ struct Reserved {
     bytes: usize,
 }
 
-impl Reservation {
+impl MemoryReservation {
     /// True if nothing is reserved, because the content is small.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()

@@ -8,7 +8,7 @@ use nuncio_protocol::{
 };
 
 /// The maximum size of a task's [memo](crate::Emitter::remember) in bytes.
-pub const MOST_MEMO: usize = 64 << 10;
+pub const MAX_MEMO_BYTES: usize = 64 << 10;
 
 /// The names, quotes and braces around a part.
 const PART: usize = 16;

@@ -16,10 +16,10 @@ use crate::CallerKey;
 
 /// A limit on the unfinished tasks of each caller. Clones are one quota, for several agents.
 #[derive(Clone, Debug, Default)]
-pub struct TaskQuota(Arc<Inner>);
+pub struct TaskQuota(Arc<QuotaInner>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct QuotaInner {
     /// 0: no limit, and nothing is counted.
     max: AtomicU32,
     counts: Mutex<HashMap<CallerKey, u32, RandomState>>,

@@ -2,6 +2,7 @@
 
 mod admin;
 mod agent;
+mod audit;
 mod config;
 mod data;
 mod delivery;
@@ -27,6 +28,7 @@ use url::Url;
 pub(crate) use self::{
     admin::{Admin, DEFAULT_ADMIN},
     agent::{AgentCommand, Change},
+    audit::{Audit, FailOn},
     config::{Check, ConfigCommand, Init, Serve},
     data::{Place, StoreCommand, Which},
     delivery::{DeliveryCommand, Since},
@@ -113,6 +115,8 @@ pub(crate) enum Command {
     Config(ConfigCommand),
     /// Send a message to an agent.
     Send(Send),
+    /// Audit an agent: its card, its behaviour and the specification, compared.
+    Audit(Box<Audit>),
     /// Receive webhook notifications and print them, to try out webhooks.
     Listen(Listen),
     /// Show, list, cancel and watch tasks.

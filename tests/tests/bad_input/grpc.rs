@@ -8,7 +8,7 @@ use nuncio_tests::http2::{encode, frame, rpc};
 use serde_json::json;
 
 use crate::{
-    BODY_BYTES, DEEP, VERSIONS, Victim, message, send,
+    BODY_BYTES, NESTING_DEPTH, VERSIONS, Victim, message, send,
     ways::{check_grpc, codec},
 };
 
@@ -91,7 +91,7 @@ async fn bottomless_nesting_is_refused() {
         let codec = codec(version);
         // google.protobuf.Value { list_value = 6: ListValue { values = 1: Value ... } }, inside out.
         let mut value = Vec::new();
-        for depth in 0..DEEP / 100 {
+        for depth in 0..NESTING_DEPTH / 100 {
             let tag = if depth % 2 == 0 { 0x32 } else { 0x0a };
             let mut outer = vec![tag];
             let mut length = value.len();

@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 const BODY_BYTES: usize = 1 << 20;
 
 /// How deep the deepest nesting is: far beyond what any stack holds.
-const DEEP: usize = 100_000;
+const NESTING_DEPTH: usize = 100_000;
 
 const VERSIONS: [Version; 2] = [Version::V1_0, Version::V0_3];
 
@@ -103,11 +103,11 @@ fn garbage(good: &str) -> Vec<(&'static str, Vec<u8>)> {
         ("a bad escape", br#"{"jsonrpc":"2.0","id":"\x"}"#.to_vec()),
         ("a control character", b"{\"jsonrpc\":\"2.0\",\"id\":\"\x00\"}".to_vec()),
         ("NaN", br#"{"jsonrpc":"2.0","id":NaN}"#.to_vec()),
-        ("many open arrays", "[".repeat(DEEP).into()),
-        ("many open objects", "{\"a\":".repeat(DEEP).into()),
+        ("many open arrays", "[".repeat(NESTING_DEPTH).into()),
+        ("many open objects", "{\"a\":".repeat(NESTING_DEPTH).into()),
         (
             "many open arrays in the parameters",
-            format!("{}{}", &good[..good.len() - 12], "[".repeat(DEEP)).into(),
+            format!("{}{}", &good[..good.len() - 12], "[".repeat(NESTING_DEPTH)).into(),
         ),
         ("form data", b"a=b&c=d".to_vec()),
     ]

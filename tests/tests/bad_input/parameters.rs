@@ -3,7 +3,7 @@
 use nuncio_protocol::{ErrorKind, Version, op::Op};
 use serde_json::{Value, json};
 
-use crate::{DEEP, Refusal, VERSIONS, Victim, call, message, send, ways};
+use crate::{NESTING_DEPTH, Refusal, VERSIONS, Victim, call, message, send, ways};
 
 /// Sends parameters of this operation over every binding in which they can be said, and expects this field
 /// to be named.
@@ -228,8 +228,8 @@ async fn a_call_about_no_task_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn bottomless_nesting_is_refused() {
     let victim = Victim::new().await;
-    let arrays = format!("{}{}", "[".repeat(DEEP), "]".repeat(DEEP));
-    let objects = format!("{}1{}", "{\"a\":".repeat(DEEP), "}".repeat(DEEP));
+    let arrays = format!("{}{}", "[".repeat(NESTING_DEPTH), "]".repeat(NESTING_DEPTH));
+    let objects = format!("{}1{}", "{\"a\":".repeat(NESTING_DEPTH), "}".repeat(NESTING_DEPTH));
     for (version, value) in VERSIONS.into_iter().flat_map(|version| [(version, &arrays), (version, &objects)])
     {
         let message = message(version, "completed").to_string();

@@ -31,7 +31,7 @@ pub(crate) const AGENTS: [&str; 3] = ["echo", "slow", "conformance"];
 /// How long one attempt may take.
 const ATTEMPT: Duration = Duration::from_secs(20);
 /// How long a caller insists.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TEST_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A hub as callers reach it.
 pub(crate) struct Reached {
@@ -221,7 +221,7 @@ impl Caller {
         }
         let begun = Instant::now();
         while !self.get("slow", &task.id).await.status.state.is_settled() {
-            assert!(begun.elapsed() < PATIENCE, "{} is stuck", task.id);
+            assert!(begun.elapsed() < TEST_TIMEOUT, "{} is stuck", task.id);
             tokio::time::sleep(self.chance.millis(10..=80)).await;
         }
     }
@@ -357,7 +357,7 @@ pub(crate) fn keyed(req: &SendMessageRequest) -> CallContext {
 /// Reads until the task has ended (true), or the stream has.
 async fn read(mut stream: EventStream, seen: &mut Vec<StreamItem>) -> bool {
     loop {
-        let next = tokio::time::timeout(PATIENCE, stream.next()).await.expect("a stream ends or goes on");
+        let next = tokio::time::timeout(TEST_TIMEOUT, stream.next()).await.expect("a stream ends or goes on");
         match next {
             Some(Ok(item)) => {
                 let done = item.event().status().is_some_and(|status| status.state.is_settled());
@@ -396,7 +396,7 @@ pub(crate) async fn insist<T, F: Future<Output = Result<T>>>(
         let answer = answer.unwrap_or_else(|_| panic!("{what}: no answer, and no refusal either"));
         match answer {
             Err(error) if passes(&error) => {
-                assert!(begun.elapsed() < PATIENCE, "{what}: still refused: {error:?}");
+                assert!(begun.elapsed() < TEST_TIMEOUT, "{what}: still refused: {error:?}");
                 ledger.repeated(error.retry_after().is_some());
                 tokio::time::sleep(Duration::from_millis(40)).await;
             }
@@ -432,7 +432,7 @@ pub(crate) async fn log_after(service: &dyn A2aService, task: &Task, after: Seq)
             })
     };
     loop {
-        let next = tokio::time::timeout(PATIENCE, stream.next()).await;
+        let next = tokio::time::timeout(TEST_TIMEOUT, stream.next()).await;
         let Some(item) = next.unwrap_or_else(|_| panic!("{}: the log does not end", task.id)) else {
             return items;
         };

@@ -39,7 +39,7 @@ const CALLERS: u64 = 8;
 const PROGRAMS: [&str; 2] = ["tally", "clerk"];
 
 /// How often a hub is started before it counts as broken.
-const STARTS: usize = 5;
+const MAX_STARTS: usize = 5;
 
 /// Each notes the name of the message before it does anything else. One whose hub is killed before it has written the
 /// message sees none, and has nothing to do.
@@ -97,7 +97,7 @@ impl Programs {
 
 /// Starts a hub. A program that is just being started may keep the lock of a hub that was killed for a moment.
 async fn start(listen: SocketAddr, args: &[String]) -> Hub {
-    for _ in 1..STARTS {
+    for _ in 1..MAX_STARTS {
         let (listen, args) = (listen.to_string(), args.to_vec());
         let started = tokio::spawn(async move {
             let args: Vec<&str> = args.iter().map(String::as_str).collect();

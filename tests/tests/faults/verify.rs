@@ -18,9 +18,9 @@ use crate::{
 };
 
 /// How long tasks may take to settle when nothing disturbs them any more.
-const SETTLE: Duration = Duration::from_secs(60);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How many tasks are looked at at the same time.
-const AT_ONCE: usize = 16;
+const CONCURRENT_READS: usize = 16;
 
 /// How tasks ended, by agent and state.
 pub(crate) type Ends = BTreeMap<(&'static str, String), usize>;
@@ -46,7 +46,7 @@ pub(crate) async fn verify(hub: &Reached, ledger: &Ledger) -> Ends {
             let told = told.get(&task.id).unwrap_or(&nobody);
             look(&**service, agent, &task.id, told)
         });
-        let seen: Vec<Task> = stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
+        let seen: Vec<Task> = stream::iter(looks).buffer_unordered(CONCURRENT_READS).collect().await;
         one_task_per_key(&seen);
         for task in &seen {
             *ends.entry((agent, format!("{:?}", task.status.state))).or_default() += 1;
@@ -69,7 +69,7 @@ pub(crate) async fn until_settled(service: &Arc<dyn A2aService>, agent: &str) {
             if page.total_size == 0 {
                 break;
             }
-            assert!(begun.elapsed() < SETTLE, "{agent}: stuck: {:#?}", page.tasks);
+            assert!(begun.elapsed() < SETTLE_TIMEOUT, "{agent}: stuck: {:#?}", page.tasks);
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -103,7 +103,8 @@ pub(crate) async fn by_message(service: &dyn A2aService) -> HashMap<String, Vec<
         let req = GetTaskRequest { id: task.id, ..GetTaskRequest::default() };
         service.get_task(&cx(), req).await.unwrap()
     };
-    let mut tasks = stream::iter(listed(service).await.into_iter().map(get)).buffer_unordered(AT_ONCE);
+    let mut tasks =
+        stream::iter(listed(service).await.into_iter().map(get)).buffer_unordered(CONCURRENT_READS);
     let mut begun: HashMap<String, Vec<Task>> = HashMap::new();
     while let Some(task) = tasks.next().await {
         begun.entry(task.history[0].message_id.as_str().to_owned()).or_default().push(task);
@@ -144,7 +145,7 @@ async fn rested(service: &dyn A2aService, id: &TaskId) -> Task {
         if task.status.state.is_terminal() || (asks && task.status.message.is_some()) {
             return task;
         }
-        assert!(begun.elapsed() < SETTLE, "{id} is stuck: {task:#?}");
+        assert!(begun.elapsed() < SETTLE_TIMEOUT, "{id} is stuck: {task:#?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

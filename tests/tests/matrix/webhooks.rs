@@ -8,7 +8,7 @@ use nuncio_protocol::{
     ListTaskPushNotificationConfigsResponse, Part, Result, SendMessageRequest, SendMessageResponse, Task,
     TaskId, TaskPushNotificationConfig, TaskState, Timestamp, Version, fold,
 };
-use nuncio_server::{store::MOST_WEBHOOKS, testing::courier::Post};
+use nuncio_server::{store::MAX_WEBHOOKS, testing::courier::Post};
 use nuncio_tests::{
     rest,
     transcript::Transcript,
@@ -142,11 +142,11 @@ pub(crate) async fn a_task_has_several_webhooks(way: Way) -> Transcript {
     let (world, mut seen) = (World::pushing(way).await, Transcript::default());
     let (alice, task) = (&world.alice, world.alice.task(say("m-1", "ask Which?")).await);
     assert_eq!(list(alice, &task.id).await.unwrap(), []);
-    for number in (0..MOST_WEBHOOKS).rev() {
+    for number in (0..MAX_WEBHOOKS).rev() {
         create(alice, of(&task.id, webhook(&format!("w-{number}")))).await.unwrap();
     }
     let listed = list(alice, &task.id).await.unwrap();
-    assert_eq!(listed.len(), MOST_WEBHOOKS);
+    assert_eq!(listed.len(), MAX_WEBHOOKS);
     seen.note("webhooks", &listed);
     let too_many = [
         create(alice, of(&task.id, webhook("another"))).await.unwrap_err(),

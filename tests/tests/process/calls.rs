@@ -18,13 +18,16 @@ use crate::{directory, path, text};
 
 const VERSION: (&str, &str) = ("a2a-version", "1.0");
 
+fn settings(calls: &str, own: &str, kind: &str) -> String {
+    format!(
+        "default_agent = \"all\"\n[calls]\n{calls}\n[agents.all]\n{kind}\n[agents.own]\n{kind}\n[agents.own.calls]\n{own}\n"
+    )
+}
+
 /// A hub of two agents: `all` follows the table of all agents, `own` has its own.
 async fn hub(name: &str, calls: &str, own: &str, kind: &str) -> (Hub, Raw, Raw) {
     let file = directory(name).join("nuncio.toml");
-    let text = format!(
-        "default_agent = \"all\"\n[calls]\n{calls}\n[agents.all]\n{kind}\n[agents.own]\n{kind}\n[agents.own.calls]\n{own}\n"
-    );
-    fs::write(&file, text).unwrap();
+    fs::write(&file, settings(calls, own, kind)).unwrap();
     let hub = Hub::of_agents("127.0.0.1:0", &["--config", path(&file), "--admin", "127.0.0.1:0"]).await;
     let (all, own) = (Raw::new(hub.agent("all")), Raw::new(hub.agent("own")));
     (hub, all, own)
@@ -69,6 +72,17 @@ async fn a_version_that_the_method_or_the_path_proves_may_be_taken() {
         });
         assert!(counted, "{binding}: {metrics}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn switches_follow_the_file() {
+    let (on, off) = ("lenient_version = true", "lenient_version = false");
+    let (_hub, all, own) = hub("switched", off, on, ECHO).await;
+    let takes = async |agent: &Raw| agent.get("/tasks", &[]).await.status == 200;
+    assert!(!takes(&all).await && takes(&own).await);
+    fs::write(directory("switched").join("nuncio.toml"), settings(on, off, ECHO)).unwrap();
+    let what = "both agents follow the new switches";
+    eventually(what, async || (takes(&all).await && !takes(&own).await).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,8 @@
 
 mod administration;
 mod agent;
+mod audit;
+mod audited;
 mod calls;
 mod cards;
 mod commands;

@@ -33,6 +33,17 @@ const fn stays(command: &'static str, says: &'static [&'static str]) -> Step {
     Step { command, code: None, says, hides: &[] }
 }
 
+/// The agent that the README shows is the example that is compiled.
+#[test]
+fn the_readme_shows_the_example_agent() {
+    let [readme, example] =
+        ["README.md", "examples/src/bin/agent.rs"].map(|file| fs::read_to_string(root().join(file)).unwrap());
+    let (_, block) = readme.split_once("```rust\n").unwrap();
+    let (shown, _) = block.split_once("```").unwrap();
+    let (_, code) = example.split_once('\n').unwrap();
+    assert_eq!(shown, code);
+}
+
 /// The commands of a story, in the order of the README.
 fn commands(story: &str) -> Vec<String> {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();

@@ -35,7 +35,7 @@ impl Source {
         file == Some("tests.rs") || folders.contains(&"tests")
     }
 
-    /// How many lines come before the tests at the end of the file.
+    /// The number of lines before the tests at the end of the file.
     pub(crate) fn body_len(&self) -> usize {
         let lines: Vec<&str> = self.text.lines().collect();
         (0..lines.len()).find(|&at| starts_test_tail(&lines[at..])).unwrap_or(lines.len())

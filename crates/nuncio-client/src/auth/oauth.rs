@@ -23,12 +23,12 @@ use crate::{
 };
 
 /// Maximum lifetime of a token without `expires_in`.
-const UNSTATED: Duration = Duration::from_secs(60 * 60);
+const DEFAULT_LIFETIME: Duration = Duration::from_secs(60 * 60);
 /// Time before its expiry at which a token is renewed, or a tenth of its lifetime if that is less: it must
 /// not expire during a call.
-const MARGIN: Duration = Duration::from_secs(60);
+const RENEWAL_MARGIN: Duration = Duration::from_secs(60);
 /// Maximum length of the token endpoint's error text in our message, in characters.
-const MAX_SAID: usize = 300;
+const MAX_ERROR_CHARS: usize = 300;
 
 /// Access tokens by OAuth 2.0 client credentials: the token endpoint, and the client's id and secret.
 ///
@@ -148,7 +148,7 @@ impl ClientCredentials {
             NoToken::new(ErrorKind::Unauthenticated, &message)
         };
         // The body may contain a token, so errors never quote it.
-        let answer: Answer = serde_json::from_slice(body)
+        let answer: TokenResponse = serde_json::from_slice(body)
             .map_err(|_| not_a_token("expected a JSON object with access_token"))?;
         if !answer.token_type.as_deref().is_none_or(|kind| kind.eq_ignore_ascii_case("bearer")) {
             return Err(not_a_token("expected token_type Bearer"));
@@ -172,7 +172,7 @@ impl ClientCredentials {
         if status.is_redirection() {
             message.push_str("; redirects are not followed, use the final address");
         }
-        let said: Refusal = serde_json::from_slice(body).unwrap_or_default();
+        let said: TokenErrorResponse = serde_json::from_slice(body).unwrap_or_default();
         for text in [said.error, said.error_description].into_iter().flatten() {
             if let Some(text) = self.harmless(&text) {
                 message.push_str(": ");
@@ -190,7 +190,7 @@ impl ClientCredentials {
         if text.is_empty() || [secret, &encoded(secret), basic].iter().any(|form| text.contains(form)) {
             return None;
         }
-        Some(text.chars().filter(|c| !c.is_control()).take(MAX_SAID).collect())
+        Some(text.chars().filter(|c| !c.is_control()).take(MAX_ERROR_CHARS).collect())
     }
 }
 
@@ -218,7 +218,7 @@ fn encoded(text: &str) -> String {
 
 /// An answer with a token (RFC 6749, 5.1).
 #[derive(Deserialize)]
-struct Answer {
+struct TokenResponse {
     access_token: String,
     token_type: Option<String>,
     expires_in: Option<Value>,
@@ -226,7 +226,7 @@ struct Answer {
 
 /// An error answer (RFC 6749, 5.2).
 #[derive(Default, Deserialize)]
-struct Refusal {
+struct TokenErrorResponse {
     error: Option<String>,
     error_description: Option<String>,
 }
@@ -255,8 +255,8 @@ fn seconds(value: &Value) -> Option<Duration> {
 }
 
 fn lifetime(stated: Option<Duration>) -> Duration {
-    let Some(stated) = stated else { return UNSTATED };
-    stated - (stated / 10).min(MARGIN)
+    let Some(stated) = stated else { return DEFAULT_LIFETIME };
+    stated - (stated / 10).min(RENEWAL_MARGIN)
 }
 
 /// The reason why there is no token. All calls that waited for the token get it.
@@ -358,7 +358,7 @@ mod tests {
             assert_eq!((issued.value.as_bytes(), issued.lifetime.as_secs()), (&b"Bearer t"[..], seconds));
             assert!(issued.value.is_sensitive());
         }
-        assert_eq!(read(200, r#"{"access_token":"t"}"#).unwrap().lifetime, UNSTATED);
+        assert_eq!(read(200, r#"{"access_token":"t"}"#).unwrap().lifetime, DEFAULT_LIFETIME);
     }
 
     #[test]
@@ -414,9 +414,11 @@ mod tests {
             let error = read(401, &body).unwrap_err();
             assert!(error.message.ends_with("401 Unauthorized: invalid_client"), "{error:?}");
         }
-        let long =
-            format!(r#"{{"error":"invalid_client","error_description":"{}"}}"#, "x".repeat(10 * MAX_SAID));
-        assert!(read(401, &long).unwrap_err().message.len() < 2 * MAX_SAID);
+        let long = format!(
+            r#"{{"error":"invalid_client","error_description":"{}"}}"#,
+            "x".repeat(10 * MAX_ERROR_CHARS)
+        );
+        assert!(read(401, &long).unwrap_err().message.len() < 2 * MAX_ERROR_CHARS);
         assert!(!format!("{:?}", client()).contains("s:cr&t/"));
     }
 }

@@ -25,19 +25,19 @@ pub(super) struct Tokens {
     /// Held by the call that fetches a token; other calls wait for it.
     flight: tokio::sync::Mutex<()>,
     /// Never held during a request.
-    state: Mutex<State>,
+    state: Mutex<TokenState>,
 }
 
 #[derive(Default)]
-struct State {
+struct TokenState {
     /// The number of completed fetches; also identifies a token.
     flights: u64,
     /// The outcome of the last fetch; `None` if there was none, or its token was refused.
-    outcome: Option<Result<Token, NoToken>>,
+    outcome: Option<Result<CachedToken, NoToken>>,
 }
 
 #[derive(Clone)]
-struct Token {
+struct CachedToken {
     value: HeaderValue,
     since: Instant,
     lifetime: Duration,
@@ -47,8 +47,8 @@ struct Token {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct TokenId(u64);
 
-impl State {
-    fn good(&self, now: Instant) -> Option<&Token> {
+impl TokenState {
+    fn good(&self, now: Instant) -> Option<&CachedToken> {
         let token = self.outcome.as_ref()?.as_ref().ok()?;
         (now.saturating_duration_since(token.since) < token.lifetime).then_some(token)
     }
@@ -80,7 +80,7 @@ impl Tokens {
         }
         let since = Instant::now();
         let fetched = self.fetch(egress).await;
-        let outcome = fetched.map(|Issued { value, lifetime }| Token { value, since, lifetime });
+        let outcome = fetched.map(|Issued { value, lifetime }| CachedToken { value, since, lifetime });
         let mut state = self.state();
         state.flights += 1;
         state.outcome = Some(outcome.clone());
@@ -120,7 +120,7 @@ impl Tokens {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TokenState> {
         self.state.lock()
     }
 }

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use url::Url;
 
-use super::discover::{Answer, FetchedCard, SharedCard, card_urls, fetch, no_card};
+use super::discover::{CardResponse, FetchedCard, SharedCard, card_urls, fetch, no_card};
 use crate::{Credentials, egress::Egress, http_headers::http_date};
 
 /// Lifetime without caching headers; the specification leaves it to the client.
@@ -154,9 +154,9 @@ impl CardCache {
         let validators = kept.as_ref().map(|(_, validators)| validators);
         let answer = fetch(egress, url, credentials, validators).await?;
         let (card, storage) = match (answer, kept) {
-            (Answer::Card(card, storage), _) => (card, storage),
-            (Answer::NotModified(storage), Some((card, _))) => (card, storage),
-            (Answer::NotFound | Answer::NotModified(_), _) => return self.forget(url),
+            (CardResponse::Card(card, storage), _) => (card, storage),
+            (CardResponse::NotModified(storage), Some((card, _))) => (card, storage),
+            (CardResponse::NotFound | CardResponse::NotModified(_), _) => return self.forget(url),
         };
         self.keep(url, &card, storage, Instant::now());
         Ok(Some(card))

@@ -52,7 +52,7 @@ impl FetchedCard {
 pub(crate) type SharedCard = Arc<FetchedCard>;
 
 /// An answer to a request for a card.
-pub(crate) enum Answer {
+pub(crate) enum CardResponse {
     Card(SharedCard, Option<Storage>),
     /// The cached card is still current.
     NotModified(Option<Storage>),
@@ -114,7 +114,7 @@ pub fn card_urls(agent: &Url) -> Vec<Url> {
 pub async fn discover(egress: &Egress, agent: &Url, credentials: &Credentials) -> Result<Arc<FetchedCard>> {
     let places = card_urls(agent);
     for url in &places {
-        if let Answer::Card(card, _) = fetch(egress, url, credentials, None).await? {
+        if let CardResponse::Card(card, _) = fetch(egress, url, credentials, None).await? {
             return Ok(card);
         }
     }
@@ -144,7 +144,7 @@ pub(crate) async fn fetch(
     url: &Url,
     credentials: &Credentials,
     validators: Option<&Validators>,
-) -> Result<Answer> {
+) -> Result<CardResponse> {
     let (egress, granted) = credentials.for_target(egress.clone(), url, &url.origin());
     Ok(granted.renewing(|| ask(&egress, url, &granted, validators)).await?)
 }
@@ -154,7 +154,7 @@ async fn ask(
     url: &Url,
     granted: &Granted,
     validators: Option<&Validators>,
-) -> Result<Answer, Failure> {
+) -> Result<CardResponse, Failure> {
     let mut headers = granted.headers().await?;
     headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
     if let Some(validators) = validators {
@@ -164,17 +164,17 @@ async fn ask(
     let (code, headers) = (response.status(), response.headers().clone());
     let storage = cache::storage(&headers);
     match code {
-        StatusCode::NOT_MODIFIED if validators.is_some() => return Ok(Answer::NotModified(storage)),
-        StatusCode::NOT_FOUND | StatusCode::GONE => return Ok(Answer::NotFound),
+        StatusCode::NOT_MODIFIED if validators.is_some() => return Ok(CardResponse::NotModified(storage)),
+        StatusCode::NOT_FOUND | StatusCode::GONE => return Ok(CardResponse::NotFound),
         _ => {}
     }
     let body = egress.read(response).await?;
     if !code.is_success() {
-        let head = status::Head { url, status: code, headers: &headers, withheld: false };
+        let head = status::ResponseHead { url, status: code, headers: &headers, withheld: false };
         return Err(Failure::answered(head.error(&body, Timestamp::now())));
     }
     let card = read_card(url, &body).map_err(Failure::answered)?;
-    Ok(Answer::Card(Arc::new(card), storage))
+    Ok(CardResponse::Card(Arc::new(card), storage))
 }
 
 fn condition(headers: &mut HeaderMap, validators: &Validators) {

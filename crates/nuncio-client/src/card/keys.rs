@@ -81,7 +81,7 @@ impl SigningKey {
         Ok(Self { pair: pair(&key, algorithm), key, algorithm, kid, jku: None, jwk })
     }
 
-    /// The Ed25519 key of a seed, which is the whole private key. Use it to derive keys from a master
+    /// The Ed25519 key of a seed, which is the whole private key. Use it to derive keys from a root
     /// secret. The `kid` is its thumbprint.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ use super::{
     Egress, blocked,
     cause::Cause,
     failure,
-    http1_pool::{Fault, Host, Outgoing, Pool, PooledConnection},
+    http1_pool::{Fault, Host, Pool, PooledConnection, PooledRequest},
     is_loopback, told,
 };
 use crate::failure::Failure;
@@ -123,7 +123,7 @@ impl Egress {
 }
 
 /// The host, and the request in origin form: the path as target and the host in a header (RFC 9112, 3.2.1).
-fn addressed(request: Box<Request<Bytes>>) -> Result<(Host, Outgoing), Error> {
+fn addressed(request: Box<Request<Bytes>>) -> Result<(Host, PooledRequest), Error> {
     let (mut parts, body) = request.into_parts();
     let authority = parts.uri.authority().cloned();
     let authority = authority.ok_or_else(|| Error::internal("an address without a host"))?;

@@ -48,7 +48,7 @@ const MAX_IDLE_TIME: Duration = Duration::from_secs(55);
 type Socket = TokioIo<Either<TcpStream, Box<TlsStream<TcpStream>>>>;
 
 /// An outgoing request.
-pub(super) type Outgoing = Box<Request<Full<Bytes>>>;
+pub(super) type PooledRequest = Box<Request<Full<Bytes>>>;
 
 /// All connections of an egress.
 pub(super) struct Pool {
@@ -127,7 +127,7 @@ impl Pool {
     pub(super) async fn exchange(
         &self,
         host: &Host,
-        mut request: Outgoing,
+        mut request: PooledRequest,
     ) -> Result<(Response<Incoming>, PooledConnection), Fault> {
         while let Some(mut connection) = self.take(host) {
             match connection.exchange(request).await {
@@ -256,8 +256,8 @@ impl PooledConnection {
     /// Sends a request; the error includes the request if nothing of it was written.
     async fn exchange(
         &mut self,
-        request: Outgoing,
-    ) -> Result<Response<Incoming>, (hyper::Error, Option<Outgoing>)> {
+        request: PooledRequest,
+    ) -> Result<Response<Incoming>, (hyper::Error, Option<PooledRequest>)> {
         let mut answer = std::pin::pin!(self.sender.try_send_request(*request));
         let driver = &mut self.driver;
         let outcome = poll_fn(|cx| {

@@ -20,7 +20,7 @@ use crate::http_headers;
 const MAX_EXCERPT: usize = 1024;
 /// Maximum number of hosts with open connections. Each is kept for some seconds only, but callers can name
 /// many hosts.
-const MAX_KEPT: usize = 512;
+const MAX_OPEN_HOSTS: usize = 512;
 
 /// The answer to a POST.
 #[derive(Clone, Debug)]
@@ -162,19 +162,19 @@ async fn excerpt(response: &mut Response, mut late: Pin<&mut Sleep>) -> Bytes {
 /// The hosts with open connections, each with the time at which its last connection is certainly closed.
 /// The HTTP client limits its connections per host, but not the number of hosts.
 #[derive(Debug, Default)]
-pub(super) struct Kept(Mutex<HashMap<String, Instant>>);
+pub(super) struct OpenHosts(Mutex<HashMap<String, Instant>>);
 
-impl Kept {
+impl OpenHosts {
     /// True if a connection to this host may be kept after a request with this deadline.
     fn admits(&self, url: &Url, deadline: Duration) -> bool {
         let now = Instant::now();
         let Some(until) = now.checked_add(deadline.saturating_add(IDLE_TIMEOUT)) else { return false };
         let origin = url.origin().ascii_serialization();
         let mut kept = self.0.lock();
-        if kept.len() >= MAX_KEPT && !kept.contains_key(&origin) {
+        if kept.len() >= MAX_OPEN_HOSTS && !kept.contains_key(&origin) {
             kept.retain(|_, until| *until > now);
         }
-        if kept.len() >= MAX_KEPT && !kept.contains_key(&origin) {
+        if kept.len() >= MAX_OPEN_HOSTS && !kept.contains_key(&origin) {
             return false;
         }
         let entry = kept.entry(origin).or_insert(until);

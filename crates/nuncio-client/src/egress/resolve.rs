@@ -28,12 +28,12 @@ const MAX_LOOKUPS_OF_A_NAME: usize = 2;
 
 /// Maximum number of addresses per family that are tried. The owner of the name decides how many there are,
 /// and each is tried in turn.
-const MAX_TRIED: usize = 8;
+const MAX_TRIED_ADDRESSES: usize = 8;
 
-type Answer = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+type LookupResult = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
 
 /// Looks up the addresses of a name; their ports have no meaning.
-pub(super) type Lookup = Arc<dyn Fn(String) -> Answer + Send + Sync>;
+pub(super) type Lookup = Arc<dyn Fn(String) -> LookupResult + Send + Sync>;
 
 /// A resolver that returns only addresses that the policy allows.
 pub(super) struct Resolver {
@@ -75,7 +75,7 @@ impl Resolve for Resolver {
             addresses.retain(|address| {
                 let known = if address.is_ipv4() { &mut old } else { &mut new };
                 *known += 1;
-                *known <= MAX_TRIED
+                *known <= MAX_TRIED_ADDRESSES
             });
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
@@ -134,7 +134,7 @@ pub(super) fn system() -> Lookup {
 /// Runs lookups on blocking threads, within the limits.
 fn bounded(ask: impl Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static) -> Lookup {
     let (ask, places) = (Arc::new(ask), Arc::new(Semaphore::new(MAX_LOOKUPS)));
-    let names = Arc::new(Names::default());
+    let names = Arc::new(LookupPermits::default());
     Arc::new(move |name| {
         let (ask, places, names) = (Arc::clone(&ask), Arc::clone(&places), Arc::clone(&names));
         Box::pin(async move {
@@ -153,9 +153,9 @@ fn bounded(ask: impl Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'st
 
 /// The permits of each name with a lookup in progress.
 #[derive(Default)]
-struct Names(Mutex<HashMap<String, Arc<Semaphore>>>);
+struct LookupPermits(Mutex<HashMap<String, Arc<Semaphore>>>);
 
-impl Names {
+impl LookupPermits {
     fn places(&self, name: &str) -> Arc<Semaphore> {
         let mut names = self.0.lock();
         names.retain(|_, places| Arc::strong_count(places) > 1);

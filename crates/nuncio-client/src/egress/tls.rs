@@ -17,7 +17,7 @@ use rustls::{
 };
 
 use super::{
-    Egress, Names,
+    Egress, HostResolver,
     guard::{Policy, Screen},
     resolve::{self, Lookup, Resolver, Screening},
 };
@@ -146,9 +146,9 @@ impl EgressBuilder {
     pub fn build(mut self) -> Result<Egress> {
         let lookup = self.lookup.take().unwrap_or_else(resolve::system);
         let names = match (self.policy.take(), self.screen.take()) {
-            (Some(policy), _) => Names::Guarded(Arc::new(Resolver::new(policy, lookup))),
-            (None, Some(screen)) => Names::Screened(Arc::new(Screening::new(screen, lookup))),
-            (None, None) => Names::Open,
+            (Some(policy), _) => HostResolver::Guarded(Arc::new(Resolver::new(policy, lookup))),
+            (None, Some(screen)) => HostResolver::Screened(Arc::new(Screening::new(screen, lookup))),
+            (None, None) => HostResolver::Open,
         };
         let anonymous = Egress::with_tls(&self.config(None)?, &names, None)?;
         let Some(identity) = &self.identity else { return Ok(anonymous) };

@@ -147,7 +147,7 @@ pub enum Invalid {
 /// The reason why the claims are refused.
 pub fn verify(token: &str, keys: &TrustedKeys, expected: &Expected<'_>) -> Result<Signed, Invalid> {
     install_provider();
-    let token = Token::read(token)?;
+    let token = ParsedJwt::read(token)?;
     let fitting = token.fitting(keys, expected.now)?;
     let holds = |key: &&TrustedKey| {
         crypto::verify(token.signature, token.input.as_bytes(), &key.key, key.algorithm)
@@ -182,7 +182,7 @@ fn check(claims: &Claims, expected: &Expected<'_>) -> Result<(), Invalid> {
 }
 
 /// The parsed members of a token.
-struct Token<'a> {
+struct ParsedJwt<'a> {
     /// The signed text.
     input: &'a str,
     payload: &'a str,
@@ -191,7 +191,7 @@ struct Token<'a> {
     kid: String,
 }
 
-impl<'a> Token<'a> {
+impl<'a> ParsedJwt<'a> {
     fn read(token: &'a str) -> Result<Self, Invalid> {
         if token.len() > MAX_LENGTH {
             return Err(Invalid::Malformed);

@@ -9,7 +9,7 @@ use super::{
     Receiver,
     jwks::{Jwks, Keys},
     proof::{Authorization, Digest, Proofs},
-    seen::Seen,
+    seen::SeenDeliveries,
 };
 use crate::{DEFAULT_MAX_BODY, Egress, TrustedKeys, notification::WebhookSecret};
 
@@ -182,7 +182,7 @@ impl ReceiverBuilder {
                            authorization, or call insecure_accept_all";
             return Err(Error::new(ErrorKind::InvalidParams, message));
         }
-        let seen = Arc::new(Seen::new(self.remember));
+        let seen = Arc::new(SeenDeliveries::new(self.remember));
         Ok(Receiver { proofs, expects: self.expects, seen, max_body: self.max_body })
     }
 }

@@ -10,14 +10,14 @@ use crate::{http_headers::media_type, notification};
 const MAX_ID: usize = 256;
 
 /// The relevant headers of a notification.
-pub(super) struct Head<'a> {
+pub(super) struct NotificationHead<'a> {
     pub(super) id: Option<&'a str>,
     pub(super) attempt: Option<u32>,
     pub(super) timestamp: Option<i64>,
     pub(super) version: Option<Version>,
 }
 
-impl<'a> Head<'a> {
+impl<'a> NotificationHead<'a> {
     pub(super) fn read(headers: &'a HeaderMap) -> Result<Self, Rejected> {
         // A missing type is refused as well: any web page can post that, and text, but not JSON.
         let media_type = media_type(headers);

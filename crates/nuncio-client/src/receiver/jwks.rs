@@ -86,29 +86,29 @@ pub(super) struct Jwks {
     /// Held by the task that fetches; other tasks wait for it.
     flight: tokio::sync::Mutex<()>,
     /// Never held during a request.
-    state: Mutex<State>,
+    state: Mutex<KeySetState>,
 }
 
 #[derive(Default)]
-struct State {
-    kept: Option<Kept>,
+struct KeySetState {
+    kept: Option<CachedKeySet>,
     /// The end of the last request, successful or not.
     asked: Option<Instant>,
     /// The error of the last request.
     trouble: String,
 }
 
-struct Kept {
+struct CachedKeySet {
     keys: Arc<TrustedKeys>,
     since: Instant,
     lifetime: Duration,
 }
 
-impl State {
+impl KeySetState {
     /// The answer, if no request is necessary.
     fn answer(&self, need: Need, now: Instant) -> Option<Result<Arc<TrustedKeys>, String>> {
         let kept = self.kept.as_ref();
-        let age = |kept: &Kept| now.saturating_duration_since(kept.since);
+        let age = |kept: &CachedKeySet| now.saturating_duration_since(kept.since);
         if let Some(kept) = kept.filter(|kept| need == Need::Fresh && age(kept) < kept.lifetime) {
             return Some(Ok(Arc::clone(&kept.keys)));
         }
@@ -141,7 +141,9 @@ impl Jwks {
         let mut state = self.state();
         state.asked = Some(now);
         match fetched {
-            Ok((keys, lifetime)) => state.kept = Some(Kept { keys: Arc::new(keys), since: now, lifetime }),
+            Ok((keys, lifetime)) => {
+                state.kept = Some(CachedKeySet { keys: Arc::new(keys), since: now, lifetime })
+            }
             Err(why) => {
                 tracing::warn!(%why, "the keys of notifications could not be fetched");
                 state.trouble = why;
@@ -171,7 +173,7 @@ impl Jwks {
         Ok((keys, storage(&headers).map(|storage| storage.lifetime).unwrap_or_default()))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, KeySetState> {
         self.state.lock()
     }
 }

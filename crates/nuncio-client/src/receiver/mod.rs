@@ -21,7 +21,7 @@ use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use nuncio_protocol::{Event, TaskId, Version, wire::excerpt};
 
-use self::{builder::Expects, head::Head, proof::Proofs, seen::Seen};
+use self::{builder::Expects, head::NotificationHead, proof::Proofs, seen::SeenDeliveries};
 pub use self::{
     builder::ReceiverBuilder, payload::decode as read_body, proof::Proof, rejected::Rejected, seen::Receipt,
 };
@@ -60,7 +60,7 @@ pub use self::{
 pub struct Receiver {
     proofs: Proofs,
     expects: Expects,
-    seen: Arc<Seen>,
+    seen: Arc<SeenDeliveries>,
     max_body: usize,
 }
 
@@ -144,12 +144,12 @@ impl Receiver {
         if body.len() > self.max_body {
             return Err(Rejected::TooLarge { limit: self.max_body });
         }
-        let head = Head::read(headers)?;
+        let head = NotificationHead::read(headers)?;
         let (proofs, sender) = self.proofs.check(headers, &head, body, now).await?;
         let (version, event) = payload::decode(body, head.version)?;
         self.expects.check(event.task_id())?;
         let receipt = self.seen.claim(sender, head.id)?;
-        let Head { id, attempt, timestamp, version: _ } = head;
+        let NotificationHead { id, attempt, timestamp, version: _ } = head;
         let notification =
             Notification { id: id.map(str::to_owned), attempt, timestamp, version, event, proofs };
         Ok(Accepted { notification, receipt })

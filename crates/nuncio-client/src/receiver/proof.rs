@@ -11,7 +11,7 @@ use url::Url;
 
 use super::{
     Rejected,
-    head::{Head, text},
+    head::{NotificationHead, text},
     jwks::Keys,
 };
 use crate::notification::{self, Expected, Invalid, WebhookSecret, verify};
@@ -108,7 +108,7 @@ impl Proofs {
     pub(super) async fn check(
         &self,
         headers: &HeaderMap,
-        head: &Head<'_>,
+        head: &NotificationHead<'_>,
         body: &[u8],
         now: i64,
     ) -> Result<(Vec<Proof>, Sender), Rejected> {
@@ -133,22 +133,28 @@ impl Proofs {
     }
 
     fn token(&self, headers: &HeaderMap) -> Result<usize, Rejected> {
-        const WHAT: &str = "token";
+        const PROOF_NAME: &str = "token";
         let names = [notification::TOKEN, notification::X_TOKEN];
         let mut given = names.iter().flat_map(|name| headers.get_all(*name)).peekable();
-        given.peek().ok_or(Rejected::Missing(WHAT))?;
+        given.peek().ok_or(Rejected::Missing(PROOF_NAME))?;
         let which = |value: &[u8]| self.tokens.iter().position(|token| token.is_of(value));
-        given.find_map(|value| which(value.as_bytes())).ok_or(Rejected::Wrong(WHAT))
+        given.find_map(|value| which(value.as_bytes())).ok_or(Rejected::Wrong(PROOF_NAME))
     }
 
     fn authorization(&self, headers: &HeaderMap) -> Result<usize, Rejected> {
-        const WHAT: &str = "authorization";
-        let given = headers.get(AUTHORIZATION).ok_or(Rejected::Missing(WHAT))?;
+        const PROOF_NAME: &str = "authorization";
+        let given = headers.get(AUTHORIZATION).ok_or(Rejected::Missing(PROOF_NAME))?;
         let which = self.authorizations.iter().position(|expected| expected.is_in(given.as_bytes()));
-        which.ok_or(Rejected::Wrong(WHAT))
+        which.ok_or(Rejected::Wrong(PROOF_NAME))
     }
 
-    fn secret(&self, headers: &HeaderMap, head: &Head<'_>, body: &[u8], now: i64) -> Result<Proof, Rejected> {
+    fn secret(
+        &self,
+        headers: &HeaderMap,
+        head: &NotificationHead<'_>,
+        body: &[u8],
+        now: i64,
+    ) -> Result<Proof, Rejected> {
         let signatures = text(headers, notification::SECRET_SIGNATURE)?
             .ok_or(Rejected::Missing("signature by a secret"))?;
         let id = head.id.ok_or(Rejected::Missing(notification::ID))?;
@@ -168,7 +174,7 @@ impl Proofs {
         &self,
         keys: &Keys,
         headers: &HeaderMap,
-        head: &Head<'_>,
+        head: &NotificationHead<'_>,
         body: &[u8],
         now: i64,
     ) -> Result<String, Rejected> {

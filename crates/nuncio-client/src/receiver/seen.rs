@@ -21,21 +21,21 @@ enum Stage {
 }
 
 /// The deliveries of a receiver.
-pub(super) struct Seen {
+pub(super) struct SeenDeliveries {
     /// Maximum number of handled deliveries to remember.
     most: usize,
     /// Never held across an await.
-    state: Mutex<State>,
+    state: Mutex<SeenState>,
 }
 
 #[derive(Default)]
-struct State {
+struct SeenState {
     stages: HashMap<Key, Stage>,
     /// Handled deliveries, the oldest first.
     done: VecDeque<Key>,
 }
 
-impl Seen {
+impl SeenDeliveries {
     pub(super) fn new(most: usize) -> Self {
         Self { most, state: Mutex::default() }
     }
@@ -70,7 +70,7 @@ impl Seen {
         self.state().stages.remove(key);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SeenState> {
         self.state.lock()
     }
 }
@@ -79,7 +79,7 @@ impl Seen {
 /// [`done`](Self::done), as a duplicate. If it is dropped before, the delivery is accepted again.
 #[must_use = "dropped, the same delivery is handed over again"]
 pub struct Receipt {
-    claimed: Option<(Arc<Seen>, Key)>,
+    claimed: Option<(Arc<SeenDeliveries>, Key)>,
 }
 
 impl Receipt {
@@ -109,13 +109,13 @@ impl fmt::Debug for Receipt {
 mod tests {
     use super::*;
 
-    fn claim(seen: &Arc<Seen>, id: &str) -> Result<Receipt, Rejected> {
+    fn claim(seen: &Arc<SeenDeliveries>, id: &str) -> Result<Receipt, Rejected> {
         seen.claim(Sender::default(), Some(id))
     }
 
     #[test]
     fn a_delivery_is_handled_once_and_not_before_it_is_done() {
-        let seen = Arc::new(Seen::new(10));
+        let seen = Arc::new(SeenDeliveries::new(10));
         let first = claim(&seen, "d-1").unwrap();
         assert_eq!(claim(&seen, "d-1").unwrap_err(), Rejected::InProgress("d-1".into()));
         drop(first);
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn the_last_deliveries_are_remembered() {
-        let seen = Arc::new(Seen::new(2));
+        let seen = Arc::new(SeenDeliveries::new(2));
         let held = claim(&seen, "held").unwrap();
         for id in ["1", "2", "3"] {
             claim(&seen, id).unwrap().done();
@@ -141,10 +141,10 @@ mod tests {
 
     #[test]
     fn without_an_id_or_a_memory_all_is_new() {
-        let seen = Arc::new(Seen::new(10));
+        let seen = Arc::new(SeenDeliveries::new(10));
         seen.claim(Sender::default(), None).unwrap().done();
         assert!(seen.claim(Sender::default(), None).is_ok());
-        let forgetful = Arc::new(Seen::new(0));
+        let forgetful = Arc::new(SeenDeliveries::new(0));
         claim(&forgetful, "d-1").unwrap().done();
         assert!(claim(&forgetful, "d-1").is_ok());
     }

@@ -27,7 +27,7 @@ pub(crate) struct Endpoint {
 pub(crate) type Response = http::Response<ForwardBody>;
 
 /// A complete answer.
-pub(crate) struct Answer {
+pub(crate) struct CompleteResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -72,10 +72,14 @@ impl Endpoint {
     }
 
     /// Reads the body of an answer.
-    pub(crate) async fn read(&self, cx: &CallContext, response: Response) -> Result<Answer, Failure> {
+    pub(crate) async fn read(
+        &self,
+        cx: &CallContext,
+        response: Response,
+    ) -> Result<CompleteResponse, Failure> {
         let (head, body) = response.into_parts();
         let body = within(cx.deadline, self.egress.collect(&self.url, body)).await?;
-        Ok(Answer { status: head.status, headers: head.headers, body })
+        Ok(CompleteResponse { status: head.status, headers: head.headers, body })
     }
 
     /// True if the answer to a streaming call is a stream; false if it has to be read whole.
@@ -108,12 +112,12 @@ impl Endpoint {
     }
 
     /// The headers of an error answer.
-    pub(crate) fn head<'a>(&'a self, status: StatusCode, headers: &'a HeaderMap) -> status::Head<'a> {
-        status::Head { url: &self.url, status, headers, withheld: self.granted.withheld }
+    pub(crate) fn head<'a>(&'a self, status: StatusCode, headers: &'a HeaderMap) -> status::ResponseHead<'a> {
+        status::ResponseHead { url: &self.url, status, headers, withheld: self.granted.withheld }
     }
 
     /// The error of an answer without success; `said` is the decoded body, if any.
-    pub(crate) fn refused(&self, answer: &Answer, said: Option<Error>) -> Failure {
+    pub(crate) fn refused(&self, answer: &CompleteResponse, said: Option<Error>) -> Failure {
         let head = self.head(answer.status, &answer.headers);
         Failure::answered(head.told(said, Timestamp::now()))
     }

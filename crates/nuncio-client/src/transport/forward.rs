@@ -15,9 +15,9 @@ use crate::{Candidate, Credentials, Egress, ForwardBody, choose::rest_form, egre
 
 /// One interface of an agent. Cheap to clone.
 #[derive(Clone)]
-pub struct Forward(Arc<Inner>);
+pub struct Forward(Arc<ForwardInner>);
 
-struct Inner {
+struct ForwardInner {
     endpoint: Endpoint,
     candidate: Candidate,
     address: Address,
@@ -72,7 +72,7 @@ impl Forward {
         }
         let address = Address::new(&below)?;
         let endpoint = Endpoint::new(egress, url, credentials, home);
-        Ok(Self(Arc::new(Inner { endpoint, candidate: candidate.clone(), address })))
+        Ok(Self(Arc::new(ForwardInner { endpoint, candidate: candidate.clone(), address })))
     }
 
     /// The interface.
@@ -86,7 +86,7 @@ impl Forward {
     /// # Errors
     /// `Unavailable` if there is no answer, `Unauthenticated` if our own credentials are refused.
     pub async fn send(&self, call: Handed<'_>) -> Result<Response<ForwardBody>> {
-        let Inner { endpoint, address, candidate } = &*self.0;
+        let ForwardInner { endpoint, address, candidate } = &*self.0;
         let (uri, wire) = match candidate.binding {
             Binding::JsonRpc => (address.whole(), Wire::Http1),
             Binding::HttpJson => (address.below(call.path, call.query)?, Wire::Http1),

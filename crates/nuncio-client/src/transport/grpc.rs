@@ -142,7 +142,7 @@ impl Transport for GrpcTransport {
             }
         });
         let opened = async {
-            match tokio::time::timeout(HEAD_PATIENCE, &mut opening).await {
+            match tokio::time::timeout(HEAD_TIMEOUT, &mut opening).await {
                 Ok(opened) => opened.map(Some),
                 Err(_) => Ok(None),
             }
@@ -156,7 +156,7 @@ impl Transport for GrpcTransport {
 
 /// Many servers send no headers before the first event, which may take long. After this time the stream
 /// counts as open; a later refusal is returned as its first event.
-const HEAD_PATIENCE: Duration = Duration::from_secs(1);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The events of a connection, until it ends, breaks, or has an error.
 fn events(messages: Streaming<Bytes>, channel: Channel, limit: usize) -> WireStream {
@@ -380,7 +380,7 @@ impl std::error::Error for Cut {}
 ///
 /// # Errors
 /// `InvalidAgentResponse` if it is not a valid URL.
-pub(crate) fn grpc_url(text: &str, home: &Url) -> Result<Url> {
+pub fn grpc_url(text: &str, home: &Url) -> Result<Url> {
     let invalid = |why: &str| {
         let message = format!("the interface {text:?} of the card is not a gRPC address: {why}");
         Error::new(ErrorKind::InvalidAgentResponse, message)

@@ -24,7 +24,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream, application/json");
 
 /// The usual number of headers of a call, for the initial capacity.
-const USUAL_HEADERS: usize = 12;
+const INITIAL_HEADER_CAPACITY: usize = 12;
 
 /// The headers of a call, with its credentials. Headers of the protocol override the call's own headers,
 /// and those override static headers of the same name.
@@ -51,7 +51,7 @@ fn describe(
     granted: &Granted,
 ) -> Result<()> {
     let streaming = op.row().streaming;
-    headers.reserve(USUAL_HEADERS);
+    headers.reserve(INITIAL_HEADER_CAPACITY);
     own(cx, granted, headers)?;
     let extensions = extensions(cx, headers);
     headers.insert(CONTENT_TYPE, JSON);

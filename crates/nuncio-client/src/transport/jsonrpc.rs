@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 use super::{
     Transport, WireStream,
     address::Address,
-    endpoint::{Answer, Endpoint, Response},
+    endpoint::{CompleteResponse, Endpoint, Response},
     events::only,
     headers, no_such_operation, with_tenant,
 };
@@ -64,7 +64,7 @@ impl JsonRpcTransport {
     }
 
     /// Reads a complete answer; an error unless its status is a success.
-    async fn read(&self, cx: &CallContext, response: Response) -> Result<Answer, Failure> {
+    async fn read(&self, cx: &CallContext, response: Response) -> Result<CompleteResponse, Failure> {
         let answer = self.endpoint.read(cx, response).await?;
         if answer.status.is_success() {
             return Ok(answer);
@@ -74,11 +74,11 @@ impl JsonRpcTransport {
     }
 
     /// The result of an answer. The error for a body that is not JSON-RPC names its media type.
-    fn open<'a>(&self, answer: &'a Answer) -> Result<&'a RawValue, Failure> {
+    fn open<'a>(&self, answer: &'a CompleteResponse) -> Result<&'a RawValue, Failure> {
         self.understood(answer, jsonrpc::decode_response(&answer.body))
     }
 
-    fn understood<T>(&self, answer: &Answer, decoded: Result<T>) -> Result<T, Failure> {
+    fn understood<T>(&self, answer: &CompleteResponse, decoded: Result<T>) -> Result<T, Failure> {
         decoded.map_err(|error| {
             let media_type = http_headers::media_type(&answer.headers);
             if error.kind() != ErrorKind::InvalidAgentResponse || media_type.contains("json") {

@@ -12,7 +12,7 @@ mod endpoint;
 mod events;
 pub(crate) mod forward;
 #[cfg(feature = "grpc")]
-mod grpc;
+pub(crate) mod grpc;
 pub(crate) mod headers;
 mod history;
 mod jsonrpc;

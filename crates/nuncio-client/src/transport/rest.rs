@@ -19,7 +19,7 @@ use url::Url;
 use super::{
     Transport, WireStream,
     address::Address,
-    endpoint::{Answer, Endpoint, Response},
+    endpoint::{CompleteResponse, Endpoint, Response},
     events::only,
     headers, no_such_operation, with_tenant,
 };
@@ -86,7 +86,7 @@ impl RestTransport {
     }
 
     /// Reads a complete answer; an error unless its status is a success.
-    async fn read(&self, cx: &CallContext, response: Response) -> Result<Answer, Failure> {
+    async fn read(&self, cx: &CallContext, response: Response) -> Result<CompleteResponse, Failure> {
         let answer = self.endpoint.read(cx, response).await?;
         if answer.status.is_success() {
             return Ok(answer);
@@ -97,7 +97,7 @@ impl RestTransport {
     }
 
     /// The JSON of an answer. The error for another body names its media type.
-    fn open<'a>(&self, op: Op, answer: &'a Answer) -> Result<&'a RawValue, Failure> {
+    fn open<'a>(&self, op: Op, answer: &'a CompleteResponse) -> Result<&'a RawValue, Failure> {
         let media_type = http_headers::media_type(&answer.headers);
         let unexpected = || Failure::answered(self.endpoint.unexpected(EXPECTED, media_type));
         if answer.body.trim_ascii().is_empty() && op != Op::DeleteTaskPushNotificationConfig {

@@ -23,9 +23,9 @@ use crate::{
 
 /// An agent with one or more interfaces.
 #[derive(Clone)]
-pub(crate) struct Route(Arc<Inner>);
+pub(crate) struct Route(Arc<RouteInner>);
 
-struct Inner {
+struct RouteInner {
     /// In order of preference; at least one.
     wires: Vec<Arc<dyn Transport>>,
     /// The index of the transport that answered last.
@@ -47,7 +47,7 @@ impl Route {
         on_retry: OnRetry,
     ) -> Self {
         let current = AtomicUsize::new(0);
-        Self(Arc::new(Inner { wires, current, policy, resumes, extensions, on_retry }))
+        Self(Arc::new(RouteInner { wires, current, policy, resumes, extensions, on_retry }))
     }
 
     pub(crate) fn policy(&self) -> &RetryPolicy {

@@ -35,7 +35,7 @@ pub(crate) struct Follow {
     call: Call,
     /// The connection and the time of its beginning; `None` after the last event.
     connection: Option<(WireStream, Instant)>,
-    seen: Seen,
+    seen: StreamProgress,
     /// The number of reconnects without progress.
     retries: u32,
     /// The message may have been sent.
@@ -55,7 +55,7 @@ enum Step {
 impl Follow {
     /// A stream that is not connected yet.
     pub(crate) fn new(route: Route, cx: CallContext, call: Call) -> Self {
-        let seen = Seen::new(&call, cx.last_event_id);
+        let seen = StreamProgress::new(&call, cx.last_event_id);
         Self { route, cx, call, connection: None, seen, retries: 0, sent: false }
     }
 
@@ -200,7 +200,7 @@ impl Follow {
 
 /// The state of a stream, derived from its events so far. Pure.
 #[derive(Debug, Default)]
-struct Seen {
+struct StreamProgress {
     /// The original call is a send.
     is_send: bool,
     /// The original call continues an existing task.
@@ -227,7 +227,7 @@ struct Seen {
     snapshot_due: bool,
 }
 
-impl Seen {
+impl StreamProgress {
     fn new(call: &Call, last_event_id: Option<Seq>) -> Self {
         let seen = Self { seq: last_event_id, is_send: is_send(call.op()), ..Self::default() };
         match call {

@@ -20,7 +20,7 @@ const MAX_QUOTED: usize = 200;
 
 /// The headers of an answer, and its URL.
 #[derive(Debug)]
-pub(crate) struct Head<'a> {
+pub(crate) struct ResponseHead<'a> {
     pub(crate) url: &'a Url,
     pub(crate) status: StatusCode,
     pub(crate) headers: &'a HeaderMap,
@@ -28,7 +28,7 @@ pub(crate) struct Head<'a> {
     pub(crate) withheld: bool,
 }
 
-impl Head<'_> {
+impl ResponseHead<'_> {
     /// The error of an answer without success. A JSON-RPC error in the body is preferred, unless its kind
     /// is unspecific; then the status decides the kind. Plain text is quoted.
     pub(crate) fn error(&self, body: &[u8], now: Timestamp) -> Error {
@@ -145,8 +145,12 @@ mod tests {
         let url = Url::parse("http://agent.example/a2a?k=v").unwrap();
         let headers: HeaderMap =
             headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
-        let head =
-            Head { url: &url, status: StatusCode::from_u16(status).unwrap(), headers: &headers, withheld };
+        let head = ResponseHead {
+            url: &url,
+            status: StatusCode::from_u16(status).unwrap(),
+            headers: &headers,
+            withheld,
+        };
         let now = http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
         let error = head.error(body.as_bytes(), now);
         (error.kind(), error.message().to_owned(), error.retry_after().map_or(0, |after| after.as_secs()))
@@ -212,7 +216,7 @@ mod tests {
         ] {
             let (url, headers) = (Url::parse("https://a.example").unwrap(), HeaderMap::new());
             let status = StatusCode::from_u16(status).unwrap();
-            let head = Head { url: &url, status, headers: &headers, withheld: false };
+            let head = ResponseHead { url: &url, status, headers: &headers, withheld: false };
             let error = head.error(body.as_bytes(), Timestamp::UNIX_EPOCH);
             assert_eq!(crate::has_no_agent(&error), expected, "{status} {body}");
         }

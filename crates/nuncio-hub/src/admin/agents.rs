@@ -15,15 +15,15 @@ use super::{
         Interface, ListAgents, NewAgent, RefreshAgent, RemoveAgent, ShowAgent, ShowAgentHealth, TaskMode,
     },
     endpoint::Reply,
-    problem::Problem,
+    problem::AdminProblem,
 };
 use crate::{
     config::{AgentName, AgentOrigin},
     fleet::{self, Condition},
-    registry::{Desired, Refused},
+    registry::{ChangeRefusal, Desired},
 };
 
-pub(super) async fn list(state: Arc<AdminState>, _: ListAgents) -> Result<Reply<Agents>, Problem> {
+pub(super) async fn list(state: Arc<AdminState>, _: ListAgents) -> Result<Reply<Agents>, AdminProblem> {
     let mut agents = Vec::new();
     for agent in state.fleet.all() {
         let wanted = state.registry.find(agent.name()).await;
@@ -32,14 +32,17 @@ pub(super) async fn list(state: Arc<AdminState>, _: ListAgents) -> Result<Reply<
     Ok(Reply::new(Agents { agents }))
 }
 
-pub(super) async fn show(state: Arc<AdminState>, request: ShowAgent) -> Result<Reply<AgentDetails>, Problem> {
+pub(super) async fn show(
+    state: Arc<AdminState>,
+    request: ShowAgent,
+) -> Result<Reply<AgentDetails>, AdminProblem> {
     details(&state, &request.name).await
 }
 
-async fn details(state: &AdminState, name: &str) -> Result<Reply<AgentDetails>, Problem> {
+async fn details(state: &AdminState, name: &str) -> Result<Reply<AgentDetails>, AdminProblem> {
     let agent = find(state, name)?;
     let wanted = state.registry.find(name).await;
-    let card = serde_json::to_value(&*agent.shown().card).map_err(|_| Problem::internal())?;
+    let card = serde_json::to_value(&*agent.shown().card).map_err(|_| AdminProblem::internal())?;
     let upstream_card = agent.upstream().and_then(|upstream| upstream.card());
     let volatile = state.is_volatile;
     let reply =
@@ -53,29 +56,33 @@ async fn details(state: &AdminState, name: &str) -> Result<Reply<AgentDetails>, 
 pub(super) async fn health(
     state: Arc<AdminState>,
     request: ShowAgentHealth,
-) -> Result<Reply<AgentHealth>, Problem> {
+) -> Result<Reply<AgentHealth>, AdminProblem> {
     Ok(Reply::new(health_of(&*find(&state, &request.name)?)))
 }
 
 pub(super) async fn refresh(
     state: Arc<AdminState>,
     request: RefreshAgent,
-) -> Result<Reply<AgentDetails>, Problem> {
+) -> Result<Reply<AgentDetails>, AdminProblem> {
     let RefreshAgent { name } = request;
     let agent = find(&state, &name)?;
-    let upstream = agent
-        .upstream()
-        .ok_or_else(|| Problem::conflict(format!("{name} is not a remote agent: it has no card to fetch")))?;
+    let upstream = agent.upstream().ok_or_else(|| {
+        AdminProblem::conflict(format!("{name} is not a remote agent: it has no card to fetch"))
+    })?;
     upstream
         .refresh(&agent)
         .await
-        .map_err(|why| Problem::unavailable(format!("the card could not be fetched: {why}")))?;
+        .map_err(|why| AdminProblem::unavailable(format!("the card could not be fetched: {why}")))?;
     details(&state, &name).await
 }
 
-pub(super) async fn add(state: Arc<AdminState>, request: AddAgent) -> Result<Reply<AddedAgent>, Problem> {
+pub(super) async fn add(
+    state: Arc<AdminState>,
+    request: AddAgent,
+) -> Result<Reply<AddedAgent>, AdminProblem> {
     let NewAgent { name, settings } = request.agent;
-    let parsed: AgentName = name.parse().map_err(|why| Problem::invalid(format!("name: {name} {why}")))?;
+    let parsed: AgentName =
+        name.parse().map_err(|why| AdminProblem::invalid(format!("name: {name} {why}")))?;
     let added = state.registry.add(&parsed, settings.0).await.map_err(|refused| problem(&name, refused))?;
     let root_lost = added.root_lost.map(|name| name.to_string());
     Ok(details(&state, &name).await?.map(|details| AddedAgent { details, root_lost }).subject(name))
@@ -84,14 +91,14 @@ pub(super) async fn add(state: Arc<AdminState>, request: AddAgent) -> Result<Rep
 pub(super) async fn change(
     state: Arc<AdminState>,
     request: ChangeAgent,
-) -> Result<Reply<AgentDetails>, Problem> {
+) -> Result<Reply<AgentDetails>, AdminProblem> {
     let ChangeAgent { name, settings, version } = request;
     let changed = state.registry.change(&name, settings.0, expect(version)).await;
     changed.map_err(|refused| problem(&name, refused))?;
     details(&state, &name).await
 }
 
-pub(super) async fn remove(state: Arc<AdminState>, request: RemoveAgent) -> Result<Reply<()>, Problem> {
+pub(super) async fn remove(state: Arc<AdminState>, request: RemoveAgent) -> Result<Reply<()>, AdminProblem> {
     let RemoveAgent { name, version } = request;
     let removed = state.registry.remove(&name, expect(version)).await;
     removed.map_err(|refused| problem(&name, refused))?;
@@ -102,40 +109,40 @@ fn expect(version: Option<u64>) -> Expect {
     version.map_or(Expect::Anything, Expect::Version)
 }
 
-fn find(state: &AdminState, name: &str) -> Result<Arc<fleet::Agent>, Problem> {
+fn find(state: &AdminState, name: &str) -> Result<Arc<fleet::ServedAgent>, AdminProblem> {
     state.fleet.get(name).ok_or_else(|| missing(name))
 }
 
-fn missing(name: &str) -> Problem {
-    Problem::not_found(format!("there is no agent {name}; GET /api/v1/agents lists them"))
+fn missing(name: &str) -> AdminProblem {
+    AdminProblem::not_found(format!("there is no agent {name}; GET /api/v1/agents lists them"))
 }
 
-fn problem(name: &str, refused: Refused) -> Problem {
+fn problem(name: &str, refused: ChangeRefusal) -> AdminProblem {
     let place = |origin| match origin {
         AgentOrigin::Flag => "on the command line",
         AgentOrigin::File => "in the configuration file",
         AgentOrigin::Api => "by the API",
     };
     match refused {
-        Refused::Missing => missing(name),
-        Refused::Taken(origin) => Problem::conflict(format!(
+        ChangeRefusal::Missing => missing(name),
+        ChangeRefusal::Taken(origin) => AdminProblem::conflict(format!(
             "the agent {name} exists already, defined {}; change or remove it, or use another name",
             place(origin)
         )),
-        Refused::Elsewhere(origin) => {
-            Problem::conflict(format!("{name} is defined {}; change it there", place(origin)))
+        ChangeRefusal::Elsewhere(origin) => {
+            AdminProblem::conflict(format!("{name} is defined {}; change it there", place(origin)))
         }
-        Refused::Changed(version) => Problem::changed(format!(
+        ChangeRefusal::Changed(version) => AdminProblem::changed(format!(
             "{name} was changed meanwhile (its version is \"{version}\" now); read it again"
         )),
-        Refused::Forbidden(why) => Problem::forbidden(why),
-        Refused::Invalid(why) => Problem::invalid(why),
-        Refused::Failed(why) => Problem::conflict(why),
-        Refused::Store(error) => error.into(),
+        ChangeRefusal::Forbidden(why) => AdminProblem::forbidden(why),
+        ChangeRefusal::Invalid(why) => AdminProblem::invalid(why),
+        ChangeRefusal::Failed(why) => AdminProblem::conflict(why),
+        ChangeRefusal::Store(error) => error.into(),
     }
 }
 
-fn shown(agent: &fleet::Agent, wanted: Option<&Desired>) -> Agent {
+fn shown(agent: &fleet::ServedAgent, wanted: Option<&Desired>) -> Agent {
     let served = agent.shown();
     let card: &AgentCard = &served.card;
     let offered = |interface: &AgentInterface| Interface {
@@ -174,7 +181,7 @@ fn shown(agent: &fleet::Agent, wanted: Option<&Desired>) -> Agent {
 }
 
 /// The health of an agent. One that runs in the hub is always up.
-pub(super) fn health_of(agent: &fleet::Agent) -> AgentHealth {
+pub(super) fn health_of(agent: &fleet::ServedAgent) -> AgentHealth {
     let Some(health) = agent.upstream().map(|upstream| upstream.health()) else {
         return AgentHealth { state: HealthState::Up, since: None, reason: None };
     };

@@ -15,19 +15,19 @@ use super::{
         RedriveFilter, Redriven, ReplayDelivery, ShowDelivery,
     },
     endpoint::Reply,
-    problem::Problem,
+    problem::AdminProblem,
 };
 use crate::clock::now;
 
 pub(super) async fn list(
     state: Arc<AdminState>,
     request: ListDeliveries,
-) -> Result<Reply<DeliveryPage>, Problem> {
+) -> Result<Reply<DeliveryPage>, AdminProblem> {
     let DeliveryFilter { agent, task, state: in_state, since, paging } = request.filter;
     let limit = paging.limit();
     let after = paging.after.map(|after| {
         let expected = "after: expected the id of a delivery, from next of the previous page";
-        DeliveryId::parse(&after).ok_or_else(|| Problem::invalid(expected))
+        DeliveryId::parse(&after).ok_or_else(|| AdminProblem::invalid(expected))
     });
     let query = DeliveryQuery {
         agent: agent.map(Into::into),
@@ -43,14 +43,17 @@ pub(super) async fn list(
     Ok(Reply::new(DeliveryPage { deliveries: deliveries.iter().map(shown).collect(), next }))
 }
 
-pub(super) async fn show(state: Arc<AdminState>, request: ShowDelivery) -> Result<Reply<Delivery>, Problem> {
+pub(super) async fn show(
+    state: Arc<AdminState>,
+    request: ShowDelivery,
+) -> Result<Reply<Delivery>, AdminProblem> {
     Ok(Reply::new(shown(&find(&state, &parse(&request.id)?).await?)))
 }
 
 pub(super) async fn replay(
     state: Arc<AdminState>,
     request: ReplayDelivery,
-) -> Result<Reply<Delivery>, Problem> {
+) -> Result<Reply<Delivery>, AdminProblem> {
     let id = parse(&request.id)?;
     if state.store.redrive(&Redrive::One(id.clone()), now()).await? == 0 {
         return Err(missing(&id));
@@ -62,7 +65,7 @@ pub(super) async fn replay(
 pub(super) async fn redrive(
     state: Arc<AdminState>,
     request: RedriveDeliveries,
-) -> Result<Reply<Redriven>, Problem> {
+) -> Result<Reply<Redriven>, AdminProblem> {
     let RedriveFilter { since, agent } = request.filter;
     let subject =
         format!("since {since}{}", agent.as_ref().map(|agent| format!(" of {agent}")).unwrap_or_default());
@@ -74,18 +77,18 @@ pub(super) async fn redrive(
     Ok(Reply::new(Redriven { redriven }).subject(subject))
 }
 
-async fn find(state: &AdminState, id: &DeliveryId) -> Result<store::Delivery, Problem> {
+async fn find(state: &AdminState, id: &DeliveryId) -> Result<store::Delivery, AdminProblem> {
     let query = DeliveryQuery { id: Some(id.clone()), limit: 1, ..DeliveryQuery::default() };
     let (deliveries, _) = state.store.deliveries(&query).await?;
     deliveries.into_iter().next().ok_or_else(|| missing(id))
 }
 
-fn parse(text: &str) -> Result<DeliveryId, Problem> {
+fn parse(text: &str) -> Result<DeliveryId, AdminProblem> {
     DeliveryId::parse(text).ok_or_else(|| missing(text))
 }
 
-fn missing(id: impl std::fmt::Display) -> Problem {
-    Problem::not_found(format!(
+fn missing(id: impl std::fmt::Display) -> AdminProblem {
+    AdminProblem::not_found(format!(
         "there is no delivery {id}; it may have been deleted with its task or its webhook"
     ))
 }

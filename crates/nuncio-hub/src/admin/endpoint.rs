@@ -16,8 +16,8 @@ use serde::Serialize;
 
 use super::{
     AdminState,
-    api::{self, Parts, Route, What},
-    problem::Problem,
+    api::{self, RequestParts, Route, What},
+    problem::AdminProblem,
     query,
 };
 
@@ -35,7 +35,7 @@ pub(super) struct Endpoint {
 }
 
 type Run = Box<
-    dyn Fn(Arc<AdminState>, Received) -> Pin<Box<dyn Future<Output = Result<Done, Problem>> + Send>>
+    dyn Fn(Arc<AdminState>, Received) -> Pin<Box<dyn Future<Output = Result<Done, AdminProblem>> + Send>>
         + Send
         + Sync,
 >;
@@ -100,7 +100,7 @@ pub(super) fn endpoint<R, F>(
 ) -> Endpoint
 where
     R: Route,
-    F: Future<Output = Result<Reply<R::Answer>, Problem>> + Send,
+    F: Future<Output = Result<Reply<R::Answer>, AdminProblem>> + Send,
 {
     let run: Run = Box::new(move |state, received| {
         Box::pin(async move {
@@ -134,11 +134,11 @@ fn schema<T: JsonSchema + 'static>() -> Option<MakeSchema> {
     (!is_unit::<T>()).then_some(|generator| generator.subschema_for::<T>())
 }
 
-fn read<R: Route>(received: Received) -> Result<R, Problem> {
+fn read<R: Route>(received: Received) -> Result<R, AdminProblem> {
     let body: &[u8] = if is_unit::<R::Body>() { b"null" } else { &received.body };
     let body = serde_json::from_slice(body)
-        .map_err(|error| Problem::invalid(format!("the body is invalid: {error}")))?;
-    Ok(R::from_parts(Parts {
+        .map_err(|error| AdminProblem::invalid(format!("the body is invalid: {error}")))?;
+    Ok(R::from_parts(RequestParts {
         query: query::read(&received.query)?,
         if_match: if_match(&received.headers)?,
         names: received.names,
@@ -147,7 +147,7 @@ fn read<R: Route>(received: Received) -> Result<R, Problem> {
 }
 
 /// If-Match (RFC 9110, section 13.1.1), with a version from an ETag of an earlier answer.
-fn if_match(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+fn if_match(headers: &HeaderMap) -> Result<Option<u64>, AdminProblem> {
     let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
     let text = value.to_str().unwrap_or_default().trim();
     if text == "*" {
@@ -155,28 +155,28 @@ fn if_match(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     }
     let version =
         text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).and_then(|text| text.parse().ok());
-    version
-        .map(Some)
-        .ok_or_else(|| Problem::invalid("If-Match: expected the ETag of an earlier answer, such as \"3\""))
+    version.map(Some).ok_or_else(|| {
+        AdminProblem::invalid("If-Match: expected the ETag of an earlier answer, such as \"3\"")
+    })
 }
 
 fn respond<A: Serialize + 'static>(
     status: StatusCode,
     reply: Reply<A>,
     named: String,
-) -> Result<Done, Problem> {
+) -> Result<Done, AdminProblem> {
     let Reply { answer, version, subject } = reply;
     let mut response = if is_unit::<A>() { ().into_response() } else { Json(answer).into_response() };
     *response.status_mut() = status;
     if let Some(version) = version {
-        let tag = HeaderValue::try_from(format!("\"{version}\"")).map_err(|_| Problem::internal())?;
+        let tag = HeaderValue::try_from(format!("\"{version}\"")).map_err(|_| AdminProblem::internal())?;
         response.headers_mut().insert(header::ETAG, tag);
     }
     Ok(Done { response, subject: subject.unwrap_or(named) })
 }
 
 impl Endpoint {
-    pub(super) async fn run(&self, state: Arc<AdminState>, received: Received) -> Result<Done, Problem> {
+    pub(super) async fn run(&self, state: Arc<AdminState>, received: Received) -> Result<Done, AdminProblem> {
         (self.run)(state, received).await
     }
 

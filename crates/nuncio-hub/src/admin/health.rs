@@ -6,14 +6,14 @@ use super::{
     AdminState, agents,
     api::{AgentStatus, HubHealth, ShowHealth},
     endpoint::Reply,
-    problem::Problem,
+    problem::AdminProblem,
 };
 use crate::fleet;
 
-pub(super) async fn show(state: Arc<AdminState>, _: ShowHealth) -> Result<Reply<HubHealth>, Problem> {
+pub(super) async fn show(state: Arc<AdminState>, _: ShowHealth) -> Result<Reply<HubHealth>, AdminProblem> {
     let reasons = state.fleet.why_not_ready();
     let agents = state.fleet.all();
-    let status = |agent: &Arc<fleet::Agent>| AgentStatus {
+    let status = |agent: &Arc<fleet::ServedAgent>| AgentStatus {
         name: agent.name().to_string(),
         health: agents::health_of(agent),
     };

@@ -11,20 +11,20 @@ use super::{
         ShowKey,
     },
     endpoint::Reply,
-    problem::Problem,
+    problem::AdminProblem,
 };
 use crate::identity::{self, KeyText, KeyringError, key_prefix};
 
 /// Default time for which the previous secret stays valid after a rotation.
 const DEFAULT_OVERLAP: Duration = Duration::from_secs(24 * 60 * 60);
 
-pub(super) async fn list(state: Arc<AdminState>, _: ListKeys) -> Result<Reply<Keys>, Problem> {
+pub(super) async fn list(state: Arc<AdminState>, _: ListKeys) -> Result<Reply<Keys>, AdminProblem> {
     let keys = state.identity.keyring().list();
     let keys = keys.into_iter().map(|(key, used)| shown(key, used)).collect();
     Ok(Reply::new(Keys { keys, volatile: state.is_volatile }))
 }
 
-pub(super) async fn show(state: Arc<AdminState>, request: ShowKey) -> Result<Reply<Key>, Problem> {
+pub(super) async fn show(state: Arc<AdminState>, request: ShowKey) -> Result<Reply<Key>, AdminProblem> {
     let id = &request.id;
     let (key, used) = state.identity.keyring().show(id).ok_or_else(|| missing(id))?;
     Ok(Reply::new(shown(key, used)))
@@ -33,11 +33,12 @@ pub(super) async fn show(state: Arc<AdminState>, request: ShowKey) -> Result<Rep
 pub(super) async fn create(
     state: Arc<AdminState>,
     request: CreateKey,
-) -> Result<Reply<KeyWithSecret>, Problem> {
+) -> Result<Reply<KeyWithSecret>, AdminProblem> {
     let api::NewKey { name, principal, tenant, agents, operations, expires, limits } = request.key;
     let KeyLimits { per_second, burst, tasks, streams } = limits;
-    let limits = identity::KeyLimits { per_second, burst, tasks, streams };
-    let new = identity::NewKey { name: name.clone(), principal, tenant, agents, operations, expires, limits };
+    let limits = identity::ApiKeyLimits { per_second, burst, tasks, streams };
+    let new =
+        identity::NewApiKey { name: name.clone(), principal, tenant, agents, operations, expires, limits };
     let created = state.identity.keyring().create(new).await.map_err(|error| problem(&name, error))?;
     Ok(with_secret(&state, created))
 }
@@ -45,34 +46,34 @@ pub(super) async fn create(
 pub(super) async fn rotate(
     state: Arc<AdminState>,
     request: RotateKey,
-) -> Result<Reply<KeyWithSecret>, Problem> {
+) -> Result<Reply<KeyWithSecret>, AdminProblem> {
     let RotateKey { id, rotation } = request;
     let overlap = rotation.overlap_seconds.map_or(DEFAULT_OVERLAP, Duration::from_secs);
     let rotated = state.identity.keyring().rotate(&id, overlap).await;
     Ok(with_secret(&state, rotated.map_err(|error| problem(&id, error))?))
 }
 
-pub(super) async fn revoke(state: Arc<AdminState>, request: RevokeKey) -> Result<Reply<Key>, Problem> {
+pub(super) async fn revoke(state: Arc<AdminState>, request: RevokeKey) -> Result<Reply<Key>, AdminProblem> {
     let revoked = state.identity.keyring().revoke(&request.id).await;
     let key = revoked.map_err(|error| problem(&request.id, error))?;
     let subject = key.id.clone();
     Ok(Reply::new(shown(key, None)).subject(subject))
 }
 
-pub(super) async fn delete(state: Arc<AdminState>, request: DeleteKey) -> Result<Reply<()>, Problem> {
+pub(super) async fn delete(state: Arc<AdminState>, request: DeleteKey) -> Result<Reply<()>, AdminProblem> {
     let deleted = state.identity.keyring().delete(&request.id).await;
     let key = deleted.map_err(|error| problem(&request.id, error))?;
     Ok(Reply::new(()).subject(key.id))
 }
 
-fn with_secret(state: &AdminState, (key, text): (identity::Key, KeyText)) -> Reply<KeyWithSecret> {
+fn with_secret(state: &AdminState, (key, text): (identity::ApiKey, KeyText)) -> Reply<KeyWithSecret> {
     let subject = key.id.clone();
     let (secret, volatile) = (text.reveal().to_owned(), state.is_volatile);
     Reply::new(KeyWithSecret { key: shown(key, None), secret, volatile }).subject(subject)
 }
 
-fn shown(key: identity::Key, last_used: Option<Timestamp>) -> Key {
-    let identity::KeyLimits { per_second, burst, tasks, streams } = key.limits;
+fn shown(key: identity::ApiKey, last_used: Option<Timestamp>) -> Key {
+    let identity::ApiKeyLimits { per_second, burst, tasks, streams } = key.limits;
     Key {
         prefix: key_prefix(&key.id),
         limits: (!key.limits.is_empty()).then_some(KeyLimits { per_second, burst, tasks, streams }),
@@ -91,18 +92,18 @@ fn shown(key: identity::Key, last_used: Option<Timestamp>) -> Key {
     }
 }
 
-fn missing(name: &str) -> Problem {
-    Problem::not_found(format!("there is no key {name}; GET /api/v1/keys lists them"))
+fn missing(name: &str) -> AdminProblem {
+    AdminProblem::not_found(format!("there is no key {name}; GET /api/v1/keys lists them"))
 }
 
-fn problem(name: &str, error: KeyringError) -> Problem {
+fn problem(name: &str, error: KeyringError) -> AdminProblem {
     match error {
         KeyringError::NotFound => missing(name),
-        KeyringError::Taken => Problem::conflict(format!("{name}: {error}")),
-        KeyringError::Invalid(why) => Problem::invalid(why),
+        KeyringError::Taken => AdminProblem::conflict(format!("{name}: {error}")),
+        KeyringError::Invalid(why) => AdminProblem::invalid(why),
         KeyringError::Failed(error) => {
             tracing::error!(error = %format!("{error:#}"), "an API key could not be created or changed");
-            Problem::unavailable("the key could not be stored; see the hub's log")
+            AdminProblem::unavailable("the key could not be stored; see the hub's log")
         }
     }
 }

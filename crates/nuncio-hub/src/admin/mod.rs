@@ -39,8 +39,8 @@ use nuncio_server::store::Store;
 use tokio::net::TcpListener;
 
 use self::{
-    problem::Problem,
-    table::Table,
+    problem::AdminProblem,
+    table::EndpointTable,
     token::{Token, TokenFile},
 };
 pub use self::{reload::Reloader, token::admin_token_file};
@@ -49,8 +49,8 @@ use crate::{
     fleet::Fleet,
     gauges::Gauges,
     health::router_with_agents,
-    identity::Identity,
-    listen::{Listener, Names, Open, cannot_listen},
+    identity::Authenticator,
+    listen::{DrainingListener, HostNames, Listener, cannot_listen},
     registry::Registry,
     scrape,
     trail::{Row, What},
@@ -65,7 +65,7 @@ pub(crate) struct AdminState {
     /// Wakes the delivery of notifications.
     pub(crate) wake: Arc<dyn Fn() + Send + Sync>,
     pub(crate) registry: Arc<Registry>,
-    pub(crate) identity: Arc<Identity>,
+    pub(crate) identity: Arc<Authenticator>,
     /// Set after the hub was made, by the code that read the configuration.
     pub(crate) reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
 }
@@ -94,7 +94,7 @@ const ADMIN_REMEDY: &str =
     "--admin, such as --admin 127.0.0.1:0 for a free one, or turn administration off with --admin off";
 
 /// The listener of administration, bound and ready to serve.
-pub(crate) struct Admin {
+pub(crate) struct AdminListener {
     listener: Listener,
     address: SocketAddr,
     file: TokenFile,
@@ -103,7 +103,7 @@ pub(crate) struct Admin {
 
 /// The listener of administration while it shuts down.
 pub(crate) struct Closing {
-    open: Open,
+    open: DrainingListener,
     file: TokenFile,
 }
 
@@ -117,11 +117,11 @@ impl Closing {
     }
 }
 
-impl Admin {
+impl AdminListener {
     /// Binds the address, and only then writes the token: the file belongs to the hub that has the port.
     pub(crate) async fn bind(
         config: &Config,
-        names: impl FnOnce(SocketAddr) -> Names,
+        names: impl FnOnce(SocketAddr) -> HostNames,
         state: Arc<AdminState>,
         gauges: Arc<Gauges>,
     ) -> Result<Option<Self>> {
@@ -168,7 +168,7 @@ fn token_file(config: &Config, admin: &config::Admin, port: u16) -> Result<Optio
         Data::Sqlite { path, .. } => Some(path.clone()),
         Data::Memory { .. } | Data::Postgres { .. } => None,
     };
-    let file = TokenFile::usual(port, data.as_deref());
+    let file = TokenFile::create(port, data.as_deref());
     if file.is_none() {
         tracing::warn!(
             "the admin API is off: its token can be stored neither at home nor beside the data; name a file \
@@ -182,7 +182,7 @@ fn router(state: Arc<AdminState>, gauges: Arc<Gauges>, token: &Token) -> Router 
     let health = router_with_agents(&state.fleet);
     let api = Router::new()
         .fallback(table::serve)
-        .with_state(Arc::new(Table::new(state)))
+        .with_state(Arc::new(EndpointTable::new(state)))
         // Around all of it: without the token not even the routes are visible.
         .layer(middleware::from_fn_with_state(token.clone(), with_token));
     // Without the token, since scrapers have none.
@@ -194,7 +194,7 @@ fn router(state: Arc<AdminState>, gauges: Arc<Gauges>, token: &Token) -> Router 
 async fn with_token(State(token): State<Token>, request: Request, next: Next) -> Response {
     let mut response = match bearer(request.headers()) {
         Some(given) if token.is(given) => next.run(request).await,
-        given => Problem::no_token(given.is_some()).into_response(),
+        given => AdminProblem::no_token(given.is_some()).into_response(),
     };
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
@@ -205,7 +205,9 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-async fn nothing(request: Request) -> Problem {
+async fn nothing(request: Request) -> AdminProblem {
     let path = request.uri().path();
-    Problem::not_found(format!("there is nothing at {path}; administration is at /api/v1, health at /readyz"))
+    AdminProblem::not_found(format!(
+        "there is nothing at {path}; administration is at /api/v1, health at /readyz"
+    ))
 }

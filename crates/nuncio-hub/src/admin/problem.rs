@@ -11,14 +11,14 @@ use super::api::{ErrorBody, ErrorDetail, ErrorStatus};
 
 /// The reason why a request was refused.
 #[derive(Debug)]
-pub(crate) struct Problem {
+pub(crate) struct AdminProblem {
     code: StatusCode,
     status: ErrorStatus,
     message: String,
     challenge: Option<&'static str>,
 }
 
-impl Problem {
+impl AdminProblem {
     fn new(code: StatusCode, status: ErrorStatus, message: impl Into<String>) -> Self {
         Self { code, status, message: message.into(), challenge: None }
     }
@@ -69,20 +69,20 @@ impl Problem {
 
     /// The request has no token, or a wrong one (RFC 6750, section 3).
     pub(super) fn no_token(has_one: bool) -> Self {
-        const HOW: &str = "send 'Authorization: Bearer TOKEN' with the token from the file that the hub named at \
+        const REMEDY: &str = "send 'Authorization: Bearer TOKEN' with the token from the file that the hub named at \
                            its start; the commands of nuncio read it by themselves";
         let (what, challenge) = match has_one {
             true => ("the token is wrong", r#"Bearer realm="nuncio admin", error="invalid_token""#),
             false => ("the admin token is missing", r#"Bearer realm="nuncio admin""#),
         };
         let problem =
-            Self::new(StatusCode::UNAUTHORIZED, ErrorStatus::Unauthenticated, format!("{what}; {HOW}"));
+            Self::new(StatusCode::UNAUTHORIZED, ErrorStatus::Unauthenticated, format!("{what}; {REMEDY}"));
         Self { challenge: Some(challenge), ..problem }
     }
 }
 
 /// The cause goes to the log only.
-impl From<StoreError> for Problem {
+impl From<StoreError> for AdminProblem {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "the task store did not answer an admin request");
         Self::unavailable(
@@ -91,7 +91,7 @@ impl From<StoreError> for Problem {
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for AdminProblem {
     fn into_response(self) -> Response {
         let Self { code, status, message, challenge } = self;
         let body = ErrorBody { error: ErrorDetail { code: code.as_u16(), status, message } };

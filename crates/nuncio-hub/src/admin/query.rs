@@ -5,26 +5,26 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 
-use super::problem::Problem;
+use super::problem::AdminProblem;
 
 /// Reads a query. Unknown parameters are refused: an ignored filter would show too much.
-pub(super) fn read<Q: DeserializeOwned + JsonSchema>(query: &str) -> Result<Q, Problem> {
+pub(super) fn read<Q: DeserializeOwned + JsonSchema>(query: &str) -> Result<Q, AdminProblem> {
     let schema = document::<Q>();
     let mut given = Map::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         let Some(known) = schema["properties"].get(&*name) else {
-            return Err(Problem::invalid(format!("{name}: unknown parameter; {}", there_are(&schema))));
+            return Err(AdminProblem::invalid(format!("{name}: unknown parameter; {}", there_are(&schema))));
         };
         let value = value_of(known, &name, &value)?;
         // Each alone, so that the error names its parameter.
         serde_json::from_value::<Q>(json!({ &*name: value }))
-            .map_err(|error| Problem::invalid(format!("{name}: {error}")))?;
+            .map_err(|error| AdminProblem::invalid(format!("{name}: {error}")))?;
         if given.insert(name.to_string(), value).is_some() {
-            return Err(Problem::invalid(format!("{name}: given twice; give it once")));
+            return Err(AdminProblem::invalid(format!("{name}: given twice; give it once")));
         }
     }
     let given = if schema["properties"].is_object() { Value::Object(given) } else { Value::Null };
-    serde_json::from_value(given).map_err(|error| Problem::invalid(error.to_string()))
+    serde_json::from_value(given).map_err(|error| AdminProblem::invalid(error.to_string()))
 }
 
 /// The schema of a query, without references.
@@ -44,7 +44,7 @@ fn there_are(schema: &Value) -> String {
 }
 
 /// The value that a text stands for, by the schema of its parameter.
-fn value_of(known: &Value, name: &str, text: &str) -> Result<Value, Problem> {
+fn value_of(known: &Value, name: &str, text: &str) -> Result<Value, AdminProblem> {
     let is = |kind: &str| {
         known["type"] == kind
             || known["type"].as_array().is_some_and(|kinds| kinds.iter().any(|one| one == kind))
@@ -53,17 +53,17 @@ fn value_of(known: &Value, name: &str, text: &str) -> Result<Value, Problem> {
         return text
             .parse::<bool>()
             .map(Value::from)
-            .map_err(|_| Problem::invalid(format!("{name}: expected true or false")));
+            .map_err(|_| AdminProblem::invalid(format!("{name}: expected true or false")));
     }
     if !is("integer") {
         return Ok(text.into());
     }
-    let bound = |bound: &str, usual| known[bound].as_u64().unwrap_or(usual);
+    let bound = |bound: &str, default| known[bound].as_u64().unwrap_or(default);
     let (least, most) = (bound("minimum", 0), bound("maximum", u64::MAX));
     let number = text.parse::<u64>().ok().filter(|number| (least..=most).contains(number));
     number
         .map(Value::from)
-        .ok_or_else(|| Problem::invalid(format!("{name}: expected a number from {least} to {most}")))
+        .ok_or_else(|| AdminProblem::invalid(format!("{name}: expected a number from {least} to {most}")))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::{
     AdminState,
     api::{ConfigInForce, ReloadConfig, Reloaded, ShowConfig},
     endpoint::Reply,
-    problem::Problem,
+    problem::AdminProblem,
 };
 use crate::config::{Agent, AgentChanges, Changes, Problems};
 
@@ -27,16 +27,19 @@ pub trait Reloader: Send + Sync {
     async fn reload(&self, force: bool) -> Result<Changes, Problems>;
 }
 
-pub(super) async fn show(state: Arc<AdminState>, _: ShowConfig) -> Result<Reply<ConfigInForce>, Problem> {
+pub(super) async fn show(
+    state: Arc<AdminState>,
+    _: ShowConfig,
+) -> Result<Reply<ConfigInForce>, AdminProblem> {
     Ok(Reply::new(ConfigInForce(reloader(&state)?.shown())))
 }
 
 pub(super) async fn reload(
     state: Arc<AdminState>,
     request: ReloadConfig,
-) -> Result<Reply<Reloaded>, Problem> {
+) -> Result<Reply<Reloaded>, AdminProblem> {
     let changes = reloader(&state)?.reload(request.options.force).await.map_err(|problems| {
-        Problem::conflict(format!(
+        AdminProblem::conflict(format!(
             "the new configuration is invalid; the previous configuration stays in force: {problems}"
         ))
     })?;
@@ -60,9 +63,9 @@ pub(super) async fn reload(
     }))
 }
 
-fn reloader(state: &AdminState) -> Result<&Arc<dyn Reloader>, Problem> {
+fn reloader(state: &AdminState) -> Result<&Arc<dyn Reloader>, AdminProblem> {
     state.reloader.get().ok_or_else(|| {
-        Problem::conflict(
+        AdminProblem::conflict(
             "this hub has no configuration source, so its configuration cannot be shown or reloaded",
         )
     })

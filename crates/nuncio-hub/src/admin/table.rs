@@ -16,7 +16,7 @@ use super::{
     deliveries,
     endpoint::{Done, Endpoint, Received, Reply, endpoint},
     health, keys, openapi,
-    problem::Problem,
+    problem::AdminProblem,
     reload, tasks, trail,
 };
 
@@ -56,26 +56,26 @@ fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-async fn about(_: Arc<AdminState>, _: ShowAbout) -> Result<Reply<About>, Problem> {
+async fn about(_: Arc<AdminState>, _: ShowAbout) -> Result<Reply<About>, AdminProblem> {
     Ok(Reply::new(About { version: env!("CARGO_PKG_VERSION").to_owned() }))
 }
 
-async fn document(_: Arc<AdminState>, _: ShowDocument) -> Result<Reply<Value>, Problem> {
+async fn document(_: Arc<AdminState>, _: ShowDocument) -> Result<Reply<Value>, AdminProblem> {
     Ok(Reply::new(openapi::document(&endpoints())))
 }
 
 /// The endpoints with their state.
-pub(super) struct Table {
+pub(super) struct EndpointTable {
     endpoints: Vec<Endpoint>,
     state: Arc<AdminState>,
 }
 
-impl Table {
+impl EndpointTable {
     pub(super) fn new(state: Arc<AdminState>) -> Self {
         Self { endpoints: endpoints(), state }
     }
 
-    async fn run(&self, request: Request) -> Result<Response, Problem> {
+    async fn run(&self, request: Request) -> Result<Response, AdminProblem> {
         let (head, body) = request.into_parts();
         let Some(path) = head.uri.path().strip_prefix("/v1") else { return Err(nothing(head.uri.path())) };
         let path = if path == "/" { "" } else { path };
@@ -86,7 +86,7 @@ impl Table {
         });
         let (endpoint, names) = found.ok_or_else(|| self.no_route(&method, path))?;
         let body = to_bytes(body, MAX_BODY_BYTES).await.map_err(|_| {
-            Problem::too_large(format!("the body has more than {MAX_BODY_BYTES} bytes, or was cut off"))
+            AdminProblem::too_large(format!("the body has more than {MAX_BODY_BYTES} bytes, or was cut off"))
         })?;
         let query = head.uri.query().unwrap_or_default().to_owned();
         let received = Received { names, query, headers: head.headers, body };
@@ -97,7 +97,7 @@ impl Table {
         Ok(response)
     }
 
-    fn no_route(&self, method: &Method, path: &str) -> Problem {
+    fn no_route(&self, method: &Method, path: &str) -> AdminProblem {
         let near: Vec<String> = self
             .endpoints
             .iter()
@@ -106,7 +106,7 @@ impl Table {
             .collect();
         match &near[..] {
             [] => nothing(&format!("/v1{path}")),
-            near => Problem::wrong_method(format!(
+            near => AdminProblem::wrong_method(format!(
                 "{method} /api/v1{path} is not supported; use one of: {}",
                 near.join(", ")
             )),
@@ -114,13 +114,13 @@ impl Table {
     }
 }
 
-fn nothing(path: &str) -> Problem {
-    Problem::not_found(format!("there is nothing at /api{path}; /api/v1/openapi.json lists all routes"))
+fn nothing(path: &str) -> AdminProblem {
+    AdminProblem::not_found(format!("there is nothing at /api{path}; /api/v1/openapi.json lists all routes"))
 }
 
 /// Serves everything below `/api`, to callers with the token.
-pub(super) async fn serve(State(table): State<Arc<Table>>, request: Request) -> Response {
-    let mut response = table.run(request).await.unwrap_or_else(Problem::into_response);
+pub(super) async fn serve(State(table): State<Arc<EndpointTable>>, request: Request) -> Response {
+    let mut response = table.run(request).await.unwrap_or_else(AdminProblem::into_response);
     // Answers change from moment to moment, and some are confidential.
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response

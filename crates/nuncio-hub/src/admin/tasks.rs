@@ -10,7 +10,7 @@ use nuncio_protocol::{
 use nuncio_server::{
     Runtime,
     push::shown_url,
-    store::{self, AdminTask, AdminTaskQuery, Keyset, MOST_WEBHOOKS, Scope, StoredTask},
+    store::{self, AdminTask, AdminTaskQuery, Keyset, MAX_WEBHOOKS, Scope, StoredTask},
 };
 
 use super::{
@@ -20,11 +20,14 @@ use super::{
         TaskFilter, TaskPage, TaskSummary, TimelineOptions, Webhook,
     },
     endpoint::Reply,
-    problem::Problem,
+    problem::AdminProblem,
 };
-use crate::fleet::Agent;
+use crate::fleet::ServedAgent;
 
-pub(super) async fn list(state: Arc<AdminState>, request: ListTasks) -> Result<Reply<TaskPage>, Problem> {
+pub(super) async fn list(
+    state: Arc<AdminState>,
+    request: ListTasks,
+) -> Result<Reply<TaskPage>, AdminProblem> {
     let TaskFilter { agent, state: in_state, principal, since, paging } = request.filter;
     let query = AdminTaskQuery {
         agent: agent.map(Into::into),
@@ -40,12 +43,12 @@ pub(super) async fn list(state: Arc<AdminState>, request: ListTasks) -> Result<R
     Ok(Reply::new(TaskPage { tasks: page.tasks.into_iter().map(summary).collect(), next }))
 }
 
-fn keyset(text: &str) -> Result<Keyset, Problem> {
+fn keyset(text: &str) -> Result<Keyset, AdminProblem> {
     let parts = text.split_once('.');
     let keyset = parts.and_then(|(millis, id)| {
         Some(Keyset { timestamp: Timestamp::from_millis(millis.parse().ok()?)?, id: id.into() })
     });
-    keyset.ok_or_else(|| Problem::invalid("after: expected next of the previous page"))
+    keyset.ok_or_else(|| AdminProblem::invalid("after: expected next of the previous page"))
 }
 
 fn summary(task: AdminTask) -> TaskSummary {
@@ -62,7 +65,10 @@ fn summary(task: AdminTask) -> TaskSummary {
     }
 }
 
-pub(super) async fn show(state: Arc<AdminState>, request: ShowTask) -> Result<Reply<TaskDetails>, Problem> {
+pub(super) async fn show(
+    state: Arc<AdminState>,
+    request: ShowTask,
+) -> Result<Reply<TaskDetails>, AdminProblem> {
     let (scope, stored) = find(&state, &request.id).await?;
     let TimelineOptions { content, after, limit } = request.options;
     let limit = limit.unwrap_or(MAX_PAGE_SIZE);
@@ -71,7 +77,7 @@ pub(super) async fn show(state: Arc<AdminState>, request: ShowTask) -> Result<Re
     let more = events.len() > limit;
     events.truncate(limit);
     let next = events.last().filter(|_| more).map(|last| last.seq.0);
-    let webhooks = state.store.webhooks(&scope, id, None, MOST_WEBHOOKS).await?.unwrap_or_default();
+    let webhooks = state.store.webhooks(&scope, id, None, MAX_WEBHOOKS).await?.unwrap_or_default();
     let webhooks =
         webhooks.iter().map(|webhook| Webhook { id: webhook.id.to_string(), url: shown_url(webhook) });
     let upstream = stored.memo.as_deref().and_then(|memo| serde_json::from_slice(memo).ok());
@@ -102,11 +108,11 @@ fn stored_summary(scope: &Scope, stored: &StoredTask) -> TaskSummary {
 pub(super) async fn cancel(
     state: Arc<AdminState>,
     request: CancelTask,
-) -> Result<Reply<TaskSummary>, Problem> {
+) -> Result<Reply<TaskSummary>, AdminProblem> {
     let (scope, stored) = find(&state, &request.id).await?;
     let agent = state.fleet.get(&scope.agent);
     let runtime = agent.as_ref().and_then(|agent| agent.runtime()).ok_or_else(|| {
-        Problem::conflict(format!(
+        AdminProblem::conflict(format!(
             "its agent {} is not served by this hub, so the task does not run here",
             scope.agent
         ))
@@ -133,24 +139,30 @@ fn on_behalf_of_owner(scope: &Scope, runtime: &Runtime) -> CallContext {
     CallContext { caller, extensions: extensions.collect(), ..CallContext::default() }
 }
 
-fn refused(error: &Error) -> Problem {
+fn refused(error: &Error) -> AdminProblem {
     match error.kind() {
-        ErrorKind::TaskNotFound => Problem::not_found(error.message()),
-        ErrorKind::TaskNotCancelable | ErrorKind::UnsupportedOperation => Problem::conflict(error.message()),
+        ErrorKind::TaskNotFound => AdminProblem::not_found(error.message()),
+        ErrorKind::TaskNotCancelable | ErrorKind::UnsupportedOperation => {
+            AdminProblem::conflict(error.message())
+        }
         ErrorKind::Unavailable | ErrorKind::ResourceExhausted | ErrorKind::DeadlineExceeded => {
-            Problem::unavailable(error.message())
+            AdminProblem::unavailable(error.message())
         }
         _ => {
             tracing::error!(%error, "an admin request to an agent failed");
-            Problem::internal()
+            AdminProblem::internal()
         }
     }
 }
 
-pub(super) async fn erase(state: Arc<AdminState>, request: EraseTasks) -> Result<Reply<Erased>, Problem> {
+pub(super) async fn erase(
+    state: Arc<AdminState>,
+    request: EraseTasks,
+) -> Result<Reply<Erased>, AdminProblem> {
     let ErasureTarget { principal, tenant, agent } = request.target;
     let caller = principal.as_deref().map_or_else(Caller::anonymous, Caller::authenticated);
-    let is_meant = |served: &&Arc<Agent>| agent.as_deref().is_none_or(|agent| agent == &**served.name());
+    let is_meant =
+        |served: &&Arc<ServedAgent>| agent.as_deref().is_none_or(|agent| agent == &**served.name());
     let mut erased = 0;
     for runtime in state.fleet.all().iter().filter(is_meant).filter_map(|agent| agent.runtime()) {
         erased += runtime.erase(tenant.as_deref(), &caller).await.map_err(|error| refused(&error))?;
@@ -171,10 +183,10 @@ pub(super) async fn erase(state: Arc<AdminState>, request: EraseTasks) -> Result
     Ok(Reply::new(Erased { erased }).subject(subject))
 }
 
-async fn find(state: &AdminState, id: &str) -> Result<(Scope, StoredTask), Problem> {
+async fn find(state: &AdminState, id: &str) -> Result<(Scope, StoredTask), AdminProblem> {
     let found = state.store.find_task(&TaskId::from(id)).await?;
     found.ok_or_else(|| {
-        Problem::not_found(format!(
+        AdminProblem::not_found(format!(
             "there is no task {id}; it may have been deleted after its retention time"
         ))
     })

@@ -23,9 +23,9 @@ use aws_lc_rs::{constant_time, rand};
 /// Number of random bytes of a token.
 const BYTES: usize = 32;
 /// Prefix of generated tokens, by which the hub and secret scanners recognize them.
-const OURS: &str = "nuncio_admin_";
+const TOKEN_PREFIX: &str = "nuncio_admin_";
 /// Minimum length of an operator's token.
-const SHORTEST: usize = 32;
+const MIN_TOKEN_BYTES: usize = 32;
 
 /// The secret that operators send.
 #[derive(Clone)]
@@ -39,7 +39,7 @@ impl fmt::Debug for Token {
 
 impl Token {
     fn new() -> Result<Self> {
-        Ok(Self(format!("{OURS}{}", random_hex::<BYTES>()?).into()))
+        Ok(Self(format!("{TOKEN_PREFIX}{}", random_hex::<BYTES>()?).into()))
     }
 
     /// Compares in constant time, so that the duration tells nothing about a guess.
@@ -86,15 +86,15 @@ impl TokenFile {
     }
 
     /// A new token in the default file, or else beside the data; `None` if neither can be written.
-    pub(super) fn usual(port: u16, data: Option<&Path>) -> Option<Self> {
-        let usual = admin_token_file(port)
+    pub(super) fn create(port: u16, data: Option<&Path>) -> Option<Self> {
+        let default_path = admin_token_file(port)
             .filter(|path| path.parent().is_some_and(|directory| own(directory).is_ok()));
         let beside = data.map(|data| {
             let mut path = data.as_os_str().to_owned();
             path.push(format!(".admin-{port}.token"));
             PathBuf::from(path)
         });
-        [usual, beside].into_iter().flatten().find_map(|path| Self::write(&path).ok())
+        [default_path, beside].into_iter().flatten().find_map(|path| Self::write(&path).ok())
     }
 
     fn write(path: &Path) -> Result<Self> {
@@ -132,13 +132,13 @@ fn given(path: &Path) -> Result<Option<Token>> {
     }
     let Ok(text) = fs::read_to_string(path) else { return Ok(None) };
     let text = text.trim_end();
-    if text.is_empty() || text.starts_with(OURS) {
+    if text.is_empty() || text.starts_with(TOKEN_PREFIX) {
         return Ok(None);
     }
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
-    if text.len() < SHORTEST || !text.bytes().all(is_plain) {
+    if text.len() < MIN_TOKEN_BYTES || !text.bytes().all(is_plain) {
         bail!(
-            "{}: is not a valid admin token; expected one line of at least {SHORTEST} letters, digits or \
+            "{}: is not a valid admin token; expected one line of at least {MIN_TOKEN_BYTES} letters, digits or \
              -._~+/=, such as `openssl rand -hex 32` makes; or remove the file to have one generated",
             path.display()
         );
@@ -209,7 +209,10 @@ mod tests {
     #[test]
     fn tokens_are_long_random_and_not_shown() {
         let (one, other) = (Token::new().unwrap(), Token::new().unwrap());
-        assert_eq!((one.0.len(), format!("{one:?}")), (OURS.len() + 2 * BYTES, "Token(…)".to_owned()));
+        assert_eq!(
+            (one.0.len(), format!("{one:?}")),
+            (TOKEN_PREFIX.len() + 2 * BYTES, "Token(…)".to_owned())
+        );
         assert!(one.is(&one.0));
         for wrong in [&*other.0, "", &one.0[1..], &format!("{}0", one.0)] {
             assert!(!one.is(wrong), "{wrong}");
@@ -244,7 +247,8 @@ mod tests {
             assert!(error.contains("openssl rand -hex 32"), "{error}");
         }
         // Others could have put it there, a crashed hub has, or nobody has.
-        for (text, mode) in [(operators, 0o666), (&format!("{OURS}{operators}"), 0o600), ("", 0o600)] {
+        for (text, mode) in [(operators, 0o666), (&format!("{TOKEN_PREFIX}{operators}"), 0o600), ("", 0o600)]
+        {
             put(text, mode);
             let opened = TokenFile::named(&file).unwrap();
             assert!(!opened.token().is(operators), "{text} {mode:o}");

@@ -6,14 +6,17 @@ use super::{
     AdminState,
     api::{ListTrail, MAX_PAGE_SIZE, TrailFilter, TrailPage, TrailRow},
     endpoint::Reply,
-    problem::Problem,
+    problem::AdminProblem,
 };
 use crate::trail::Row;
 
 /// Maximum number of rows that one request reads: a filter that matches nothing would read all of them.
 const MAX_ROWS_READ: usize = 20 * MAX_PAGE_SIZE;
 
-pub(super) async fn list(state: Arc<AdminState>, request: ListTrail) -> Result<Reply<TrailPage>, Problem> {
+pub(super) async fn list(
+    state: Arc<AdminState>,
+    request: ListTrail,
+) -> Result<Reply<TrailPage>, AdminProblem> {
     let ListTrail { filter } = request;
     let limit = filter.paging.limit();
     let (mut rows, mut next) = (Vec::new(), filter.paging.after.clone());

@@ -8,14 +8,14 @@ use crate::clock;
 
 /// Retention of a record after its last use, in days. A record in use is rewritten only when half of this
 /// time is over, so that not every use is a write.
-const KEPT_DAYS: i64 = 180;
+const RETENTION_DAYS: i64 = 180;
 
 /// The number of records removed per query.
 const PAGE: usize = 1000;
 
 /// True if a record that is used now has to be rewritten.
 pub(super) fn is_due(at: Timestamp) -> bool {
-    at < days_ago(KEPT_DAYS / 2)
+    at < days_ago(RETENTION_DAYS / 2)
 }
 
 /// Removes expired records of these kinds, of all agents.
@@ -28,7 +28,7 @@ pub(super) async fn forget(store: &dyn Records, kinds: impl Iterator<Item = &'st
 }
 
 async fn prune(store: &dyn Records, kind: &str) -> Result<(), StoreError> {
-    while store.prune_records(kind, days_ago(KEPT_DAYS), PAGE).await? == PAGE {}
+    while store.prune_records(kind, days_ago(RETENTION_DAYS), PAGE).await? == PAGE {}
     Ok(())
 }
 

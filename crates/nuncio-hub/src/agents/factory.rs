@@ -17,12 +17,12 @@ use crate::{
     agent_urls::AgentUrls,
     config,
     dispatch::Layers,
-    fleet::{Agent, AgentInfo, Backend},
-    identity::Identity,
+    fleet::{AgentInfo, Backend, ServedAgent},
+    identity::Authenticator,
     limits::{Callers, Gate},
     push::Pushing,
     registry::{Activate, PrepareAgent},
-    telemetry::Telemetry,
+    telemetry::HubTelemetry,
 };
 
 /// Parts of the hub that agents are built with.
@@ -32,8 +32,8 @@ pub(crate) struct AgentFactory {
     pub(crate) retention: Retention,
     pub(crate) pushing: Option<Pushing>,
     pub(crate) options: BindOptions,
-    pub(crate) telemetry: Telemetry,
-    pub(crate) identity: Arc<Identity>,
+    pub(crate) telemetry: HubTelemetry,
+    pub(crate) identity: Arc<Authenticator>,
     pub(crate) callers: Arc<Callers>,
     /// Limits of each caller.
     pub(crate) limits: Arc<ArcSwap<config::Limits>>,
@@ -61,7 +61,7 @@ impl PrepareAgent for AgentFactory {
     async fn prepare(
         self: Arc<Self>,
         desired: config::Agent,
-        before: Option<Arc<Agent>>,
+        before: Option<Arc<ServedAgent>>,
     ) -> Result<Activate> {
         let kind = kind_of(&desired.kind);
         let runtime_key = kind.runtime_key();
@@ -85,7 +85,7 @@ impl AgentFactory {
         desired: &config::Agent,
         runtime_key: String,
         before: Option<Runtime>,
-    ) -> Result<Arc<Agent>> {
+    ) -> Result<Arc<ServedAgent>> {
         let Prepared { backend, keep_headers, example, upstream, on_activate } = prepared;
         let calls = desired.calls.over(&self.calls.load());
         let backend = match backend {
@@ -120,14 +120,21 @@ impl AgentFactory {
         info: AgentInfo,
         options: BindOptions,
         limits: &config::AgentLimits,
-    ) -> Result<Agent> {
+    ) -> Result<ServedAgent> {
         let layers = Layers {
             calls: self.telemetry.calls(name),
             gate: Arc::new(Gate::new(&self.callers, limits)),
             identity: Arc::clone(&self.identity),
         };
         let body_bytes = limits.body_bytes.unwrap_or(self.limits.load().body_bytes);
-        Agent::new(name, backend, info, layers, self.urls.clone(), BindOptions { body_bytes, ..options })
+        ServedAgent::new(
+            name,
+            backend,
+            info,
+            layers,
+            self.urls.clone(),
+            BindOptions { body_bytes, ..options },
+        )
     }
 
     /// The runtime of an agent: `before`, updated to the new executor and card, or else a new one.

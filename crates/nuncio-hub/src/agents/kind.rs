@@ -15,7 +15,7 @@ use nuncio_server::RuntimeBuilder;
 use super::{AgentFactory, KindRoute};
 use crate::{
     config,
-    fleet::{Agent, Backend, UpstreamStatus},
+    fleet::{Backend, ServedAgent, UpstreamStatus},
 };
 
 /// A kind of agent, implemented by the type of its settings.
@@ -52,7 +52,7 @@ pub(crate) trait Kind: Send + Sync {
     fn runtime_key(&self) -> String;
 
     /// Checks the files, folders and programs that the settings name.
-    fn check_files(&self) -> Vec<Problem> {
+    fn check_files(&self) -> Vec<TargetProblem> {
         Vec::new()
     }
 
@@ -66,7 +66,7 @@ pub(crate) trait Kind: Send + Sync {
 }
 
 /// A problem with the target of a key: a file, a folder or a program.
-pub(crate) struct Problem {
+pub(crate) struct TargetProblem {
     /// The key, below `agents.NAME`.
     pub(crate) key: &'static str,
     pub(crate) error: anyhow::Error,
@@ -85,7 +85,7 @@ pub(crate) struct Prepared {
 }
 
 /// Starts the background work of an agent once it is served.
-pub(crate) type OnActivate = Box<dyn FnOnce(&Arc<Agent>) + Send>;
+pub(crate) type OnActivate = Box<dyn FnOnce(&Arc<ServedAgent>) + Send>;
 
 /// The backend that will serve the calls.
 pub(crate) enum PreparedBackend {

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use http::Method;
 use nuncio_server::store::Store;
 
-use crate::{fleet::Agent, target::RouteAccess};
+use crate::{fleet::ServedAgent, target::RouteAccess};
 
 /// A route of a kind.
 pub(crate) struct KindRoute {
@@ -31,7 +31,7 @@ pub(crate) struct RouteCall {
     /// The name in the path; an agent of this name need not exist.
     pub(crate) name: String,
     /// The agent of this name, if it exists and the request may see it.
-    pub(crate) agent: Option<Arc<Agent>>,
+    pub(crate) agent: Option<Arc<ServedAgent>>,
     /// The captures of the path, in order.
     pub(crate) captures: Vec<String>,
     pub(crate) request: Request,

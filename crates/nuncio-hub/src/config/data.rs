@@ -20,7 +20,7 @@ const EXPECTED: &str = "expected memory, a file such as nuncio.db or sqlite:FILE
 /// Finished tasks that are kept in memory by default.
 pub const KEEP_FINISHED: usize = 100_000;
 /// Days for which a durable store keeps finished tasks by default.
-const KEEP_DAYS: u32 = 30;
+const DEFAULT_KEEP_DAYS: u32 = 30;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Storage of tasks, and retention.
@@ -87,7 +87,7 @@ impl Storage {
     /// Retention of finished tasks; `None`: for ever, or until memory is full.
     #[must_use]
     pub fn keep(&self) -> Option<Duration> {
-        let days = self.keep_days.unwrap_or(if self.is_durable() { KEEP_DAYS } else { 0 });
+        let days = self.keep_days.unwrap_or(if self.is_durable() { DEFAULT_KEEP_DAYS } else { 0 });
         (days > 0).then(|| DAY * days)
     }
 }

@@ -18,7 +18,7 @@ use super::{
 pub(crate) fn of<T: DeserializeOwned>() -> &'static [&'static str] {
     let mut fields: &'static [&'static str] = &[];
     // Always fails: the deserializer reads nothing.
-    let _ = T::deserialize(Names(&mut fields));
+    let _ = T::deserialize(FieldNames(&mut fields));
     fields
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn order(table: &str) -> Vec<&'static str> {
 }
 
 /// A deserializer that notes the field names of the struct it is asked for.
-struct Names<'a>(&'a mut &'static [&'static str]);
+struct FieldNames<'a>(&'a mut &'static [&'static str]);
 
 /// The error of that deserializer.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Error for Nothing {
     }
 }
 
-impl<'de> Deserializer<'de> for Names<'_> {
+impl<'de> Deserializer<'de> for FieldNames<'_> {
     type Error = Nothing;
 
     fn deserialize_struct<V: Visitor<'de>>(

@@ -294,11 +294,11 @@ impl<F: Form> Form for Opt<F> {
 }
 
 /// Several values.
-pub(crate) struct List<F>(PhantomData<F>);
+pub(crate) struct ValueList<F>(PhantomData<F>);
 
-schema_of!([F: Form] List<F>, Vec<F>);
+schema_of!([F: Form] ValueList<F>, Vec<F>);
 
-impl<F: Form> Form for List<F> {
+impl<F: Form> Form for ValueList<F> {
     type Value = Vec<F::Value>;
 
     fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self::Value, D::Error> {

@@ -7,7 +7,7 @@ use url::Url;
 
 use super::{
     AgentName,
-    form::{Form, HttpUrl, IssuerUrl, List, OpName, Opt},
+    form::{Form, HttpUrl, IssuerUrl, OpName, Opt, ValueList},
 };
 
 /// Authentication of callers.
@@ -75,7 +75,7 @@ pub struct Issuer {
     #[schemars(example = ["billing"])]
     pub allow: Option<Vec<AgentName>>,
     /// The operations that its callers may call, such as SendMessage; default: all.
-    #[serde(default, with = "Opt::<List<OpName>>")]
+    #[serde(default, with = "Opt::<ValueList<OpName>>")]
     #[schemars(example = ["SendMessage", "GetTask"])]
     pub operations: Option<Vec<Op>>,
     /// The claim with the agents that the caller may see and call, among those allowed: a list, or names

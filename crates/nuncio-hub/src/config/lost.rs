@@ -3,13 +3,13 @@
 
 use super::{AgentOrigin, Identity, Loaded, Origin, Problem, Problems, Severity};
 
-const IF_MEANT: &str = "if this is intended, run `nuncio config reload --force`";
+const FORCE_REMEDY: &str = "if this is intended, run `nuncio config reload --force`";
 
 /// Finds settings that a new configuration has lost and that are rarely removed on purpose.
 pub(crate) fn lost(old: &Loaded, new: &Loaded) -> Problems {
     let mut found = Vec::new();
     let mut refuse = |text: &str| {
-        found.push(Problem::general(Severity::Error, format!("{text}; {IF_MEANT}")));
+        found.push(Problem::general(Severity::Error, format!("{text}; {FORCE_REMEDY}")));
     };
     if says_anything(old) && !says_anything(new) {
         refuse("the file is empty now");
@@ -79,7 +79,7 @@ mod tests {
         }
     }
 
-    /// What flags say is there whatever becomes of the file.
+    /// Settings of flags stay when the file loses theirs.
     #[test]
     fn what_flags_say_is_not_the_files_to_lose() {
         let folder = Folder::new(&[("nuncio.toml", "drain_seconds = 1\n")]);

@@ -46,7 +46,7 @@ use url::{Host, Url};
 pub(crate) use self::{agent::AgentTable, api::agent_from_api, lost::lost, validate::NO_AGENT};
 use self::{
     agent::AgentTables,
-    form::{Address, BaseUrl, Form, HostText, List, Opt, Seconds},
+    form::{Address, BaseUrl, Form, HostText, Opt, Seconds, ValueList},
 };
 pub use self::{
     agent::{
@@ -95,7 +95,7 @@ pub struct Config {
     pub demo: bool,
     /// On loopback, host names to answer to besides the hub's own and that of public_url. Other names are
     /// refused: a web page could use them to call the hub (DNS rebinding).
-    #[serde(rename = "allow_hosts", with = "List::<HostText>")]
+    #[serde(rename = "allow_hosts", with = "ValueList::<HostText>")]
     #[schemars(example = ["agents.internal"])]
     pub allowed_hosts: Vec<Host>,
     /// Networks of proxies whose headers (Forwarded, X-Forwarded-*) are trusted. Name only networks from

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Network, Secret,
-    form::{Form, Hours, List, Opt, SigningSecret, SigningSecretFile, word},
+    form::{Form, Hours, Opt, SigningSecret, SigningSecretFile, ValueList, word},
 };
 
 /// Webhooks of all agents.
@@ -40,11 +40,11 @@ pub struct Push {
     pub dialect: Dialect,
     /// Also sign notifications with these secrets (Standard Webhooks: whsec_ and base64). All of them sign,
     /// so that one can be replaced.
-    #[serde(with = "List::<SigningSecret>")]
+    #[serde(with = "ValueList::<SigningSecret>")]
     #[schemars(example = ["${WEBHOOK_SECRET}"])]
     pub secrets: Vec<Secret>,
     /// Files with such secrets, one in each.
-    #[serde(with = "List::<SigningSecretFile>")]
+    #[serde(with = "ValueList::<SigningSecretFile>")]
     #[schemars(example = ["webhook.secret"])]
     pub secret_files: Vec<Secret>,
 }
@@ -85,11 +85,11 @@ pub struct AgentPush {
     #[schemars(example = &"standard")]
     pub dialect: Option<Dialect>,
     /// Sign with these secrets instead of those for all agents.
-    #[serde(with = "Opt::<List<SigningSecret>>")]
+    #[serde(with = "Opt::<ValueList<SigningSecret>>")]
     #[schemars(example = ["${BILLING_WEBHOOK_SECRET}"])]
     pub secrets: Option<Vec<Secret>>,
     /// Files with such secrets, one in each.
-    #[serde(with = "Opt::<List<SigningSecretFile>>")]
+    #[serde(with = "Opt::<ValueList<SigningSecretFile>>")]
     #[schemars(example = ["webhook.secret"])]
     pub secret_files: Option<Vec<Secret>>,
 }

@@ -280,7 +280,7 @@ mod tests {
         Config { demo: true, ..Config::new(([127, 0, 0, 1], 2602).into()) }
     }
 
-    /// What is changed, and what is said about it; nothing if all is well.
+    /// Checks that a changed configuration is refused with these words, or accepted if there are none.
     fn check(change: impl FnOnce(&mut Config), words: &[&str]) {
         let mut config = config();
         change(&mut config);
@@ -304,7 +304,7 @@ mod tests {
         check(|config| config.admin = at([192, 0, 2, 1]), &["admin.listen: "]);
     }
 
-    /// Whoever gets a proxy to hand on a name would get it signed.
+    /// A caller that makes a proxy forward a host name would get a card signed for it.
     #[test]
     fn what_is_signed_is_not_for_proxies_to_say() {
         let signs = |config: &mut Config| {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Entry;
+use super::DirectoryEntry;
 
 /// The media type of an AI Catalog.
 pub(super) const AI_CATALOG: &str = "application/ai-catalog+json";
@@ -11,10 +11,10 @@ pub(super) const API_CATALOG: &str =
     r#"application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727""#;
 
 /// An AI Catalog with the card of each agent.
-pub(super) fn ai_catalog(base: &str, entries: &[Entry]) -> Value {
+pub(super) fn ai_catalog(base: &str, entries: &[DirectoryEntry]) -> Value {
     let entries: Vec<_> = entries
         .iter()
-        .map(|Entry { name, url, card, .. }| {
+        .map(|DirectoryEntry { name, url, card, .. }| {
             let mut entry = json!({
                 "identifier": url,
                 "displayName": card.name,
@@ -40,10 +40,10 @@ pub(super) fn ai_catalog(base: &str, entries: &[Entry]) -> Value {
 }
 
 /// A link set (RFC 9727): each agent is an API that its card describes.
-pub(super) fn api_catalog(base: &str, entries: &[Entry]) -> Value {
+pub(super) fn api_catalog(base: &str, entries: &[DirectoryEntry]) -> Value {
     let items: Vec<_> = entries.iter().map(|entry| json!({ "href": entry.url })).collect();
     let mut linkset = vec![json!({ "anchor": format!("{base}/.well-known/api-catalog"), "item": items })];
-    linkset.extend(entries.iter().map(|Entry { url, card, .. }| {
+    linkset.extend(entries.iter().map(|DirectoryEntry { url, card, .. }| {
         let mut links = json!({
             "anchor": url,
             "service-desc": [{ "href": card_url(url), "type": "application/json", "title": card.name }],

@@ -3,12 +3,12 @@
 use nuncio_protocol::AgentCard;
 use url::form_urlencoded;
 
-use super::{Entry, search::Query};
+use super::{DirectoryEntry, search::Query};
 
 /// Default number of agents per page.
 const PAGE: usize = 100;
 /// Maximum number of agents per page.
-const MOST: usize = 1000;
+const MAX_PAGE_SIZE: usize = 1000;
 
 /// Conditions on agents, combined by AND, and the page.
 #[derive(Debug, Default)]
@@ -26,8 +26,8 @@ pub(super) struct Filter {
 }
 
 /// A page of agents.
-pub(super) struct Page {
-    pub(super) entries: Vec<Entry>,
+pub(super) struct AgentPage {
+    pub(super) entries: Vec<DirectoryEntry>,
     /// The number of matching agents on all pages.
     pub(super) total: usize,
     pub(super) next: Option<String>,
@@ -54,7 +54,7 @@ impl Filter {
                 "extension" => filter.extension = Some(value.into_owned()),
                 "streaming" => filter.streaming = Some(switch()?),
                 "pushNotifications" => filter.push = Some(switch()?),
-                "pageSize" => filter.size = Some(number()?.clamp(1, MOST)),
+                "pageSize" => filter.size = Some(number()?.clamp(1, MAX_PAGE_SIZE)),
                 "pageToken" => filter.skip = number()?,
                 _ => {
                     return Err(format!(
@@ -68,7 +68,7 @@ impl Filter {
     }
 
     /// The matching agents, best match first, then by name.
-    pub(super) fn apply(&self, entries: Vec<Entry>) -> Page {
+    pub(super) fn apply(&self, entries: Vec<DirectoryEntry>) -> AgentPage {
         let mut fit: Vec<_> = entries
             .into_iter()
             .filter(|entry| self.takes(&entry.card))
@@ -82,7 +82,7 @@ impl Filter {
         let (total, size) = (fit.len(), self.size.unwrap_or(PAGE));
         let entries: Vec<_> = fit.into_iter().skip(self.skip).take(size).map(|(_, entry)| entry).collect();
         let after = self.skip.saturating_add(entries.len());
-        Page { next: (after < total && !entries.is_empty()).then(|| after.to_string()), entries, total }
+        AgentPage { next: (after < total && !entries.is_empty()).then(|| after.to_string()), entries, total }
     }
 
     fn takes(&self, card: &AgentCard) -> bool {
@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    fn entry(name: &str, streams: bool, tags: &[&str]) -> Entry {
+    fn entry(name: &str, streams: bool, tags: &[&str]) -> DirectoryEntry {
         let mut card = AgentCard::new(name, "Does things.");
         card.capabilities.streaming = Some(streams);
         card.default_input_modes = vec!["text/plain".to_owned()];
@@ -126,7 +126,7 @@ mod tests {
             output_modes: vec!["image/png".to_owned()],
             ..AgentSkill::default()
         }];
-        Entry {
+        DirectoryEntry {
             name: name.into(),
             url: format!("http://h/agents/{name}"),
             card: Arc::new(card),
@@ -134,7 +134,7 @@ mod tests {
         }
     }
 
-    fn entries() -> Vec<Entry> {
+    fn entries() -> Vec<DirectoryEntry> {
         vec![entry("ann", true, &["Law", "tax"]), entry("bob", false, &["tax"]), entry("cat", true, &[])]
     }
 

@@ -36,7 +36,7 @@ struct Directory {
 }
 
 /// An agent as one caller sees it.
-struct Entry {
+struct DirectoryEntry {
     name: Arc<str>,
     url: String,
     card: Arc<AgentCard>,
@@ -62,12 +62,12 @@ impl Directory {
         seen.1.as_ref().map_or_else(|| self.urls.base().to_owned(), |Extension(base)| base.to_string())
     }
 
-    fn entries(&self, seen: &Seen) -> Vec<Entry> {
+    fn entries(&self, seen: &Seen) -> Vec<DirectoryEntry> {
         let base = self.base(seen);
         let may_see = |name: &str| seen.0.as_ref().is_some_and(|Extension(access)| access.may_call(name));
         let agents = self.fleet.all().into_iter().filter(|agent| agent.is_listed() && may_see(agent.name()));
         agents
-            .map(|agent| Entry {
+            .map(|agent| DirectoryEntry {
                 name: Arc::clone(agent.name()),
                 url: format!("{base}{}", agent_urls::path(agent.name())),
                 card: Arc::clone(&agent.shown().card),
@@ -135,7 +135,7 @@ fn for_this_caller(mut response: Response) -> Response {
 }
 
 /// An agent in the list.
-fn summary(Entry { name, url, card, is_behind }: &Entry) -> Value {
+fn summary(DirectoryEntry { name, url, card, is_behind }: &DirectoryEntry) -> Value {
     let skills: Vec<_> =
         card.skills.iter().map(|skill| json!({ "id": skill.id, "name": skill.name })).collect();
     let mut summary = json!({

@@ -12,7 +12,7 @@ const NAME: u32 = 8;
 const SKILL: u32 = 4;
 const DESCRIPTION: u32 = 1;
 /// The factor for a whole word instead of a prefix.
-const WHOLE: u32 = 2;
+const WHOLE_WORD_FACTOR: u32 = 2;
 
 /// The words of a query, in lower case.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,7 +41,7 @@ impl Query {
             for found in words(text) {
                 for (wanted, best) in self.0.iter().zip(&mut best) {
                     if found.starts_with(wanted.as_str()) {
-                        let whole = if found.len() == wanted.len() { WHOLE } else { 1 };
+                        let whole = if found.len() == wanted.len() { WHOLE_WORD_FACTOR } else { 1 };
                         *best = u32::max(*best, weight * whole);
                     }
                 }

@@ -16,7 +16,7 @@ use crate::{
     agent_urls::AgentUrls,
     config::Cards,
     dispatch::{Dispatch, Layers},
-    identity::Identity,
+    identity::Authenticator,
     trail::{Row, Trail, What},
 };
 
@@ -51,29 +51,29 @@ pub(crate) struct AgentInfo {
 }
 
 /// An agent that is served.
-pub(crate) struct Agent {
+pub(crate) struct ServedAgent {
     name: Arc<str>,
     runtime: Option<Runtime>,
     relay: Option<Arc<dyn Relay>>,
     /// The backend with all layers around it.
     service: Arc<dyn A2aService>,
-    identity: Arc<Identity>,
+    identity: Arc<Authenticator>,
     urls: AgentUrls,
     /// The card without the hub's security schemes.
     card: ArcSwap<AgentCard>,
     options: BindOptions,
-    shown: ArcSwap<Shown>,
+    shown: ArcSwap<VisibleAgent>,
     upstream: Option<Arc<dyn UpstreamStatus>>,
     info: AgentInfo,
 }
 
 /// An agent as callers see it.
-pub(crate) struct Shown {
+pub(crate) struct VisibleAgent {
     pub(crate) card: Arc<AgentCard>,
     pub(crate) bound: bind::Agent,
 }
 
-impl Agent {
+impl ServedAgent {
     pub(crate) fn new(
         name: &str,
         backend: Backend,
@@ -160,7 +160,7 @@ impl Agent {
     }
 
     /// The agent as callers see it now.
-    pub(crate) fn shown(&self) -> Arc<Shown> {
+    pub(crate) fn shown(&self) -> Arc<VisibleAgent> {
         self.shown.load_full()
     }
 
@@ -203,10 +203,10 @@ fn show(
     service: &Arc<dyn A2aService>,
     relay: Option<&Arc<dyn Relay>>,
     card: &AgentCard,
-    identity: &Identity,
+    identity: &Authenticator,
     urls: &AgentUrls,
     options: &BindOptions,
-) -> Result<Shown> {
+) -> Result<VisibleAgent> {
     let mut card = card.clone();
     identity.declare(&mut card);
     // Which of them there are follows from the default agent, which may be another one now.
@@ -219,5 +219,5 @@ fn show(
         None => bind::Agent::new(service, &card, options),
     };
     let bound = bound.with_context(|| format!("the card of {name} is wrong"))?;
-    Ok(Shown { card: Arc::new(card), bound })
+    Ok(VisibleAgent { card: Arc::new(card), bound })
 }

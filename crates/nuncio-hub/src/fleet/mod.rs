@@ -22,7 +22,7 @@ use nuncio_server::bind::{self, Directory};
 use parking_lot::Mutex;
 
 pub(crate) use self::{
-    agent::{Agent, AgentInfo, Backend},
+    agent::{AgentInfo, Backend, ServedAgent},
     upstream_status::{Condition, Health, UpstreamStatus},
 };
 use crate::{
@@ -30,11 +30,11 @@ use crate::{
     identity::{Access, Unjudged},
 };
 
-type Agents = BTreeMap<Arc<str>, Arc<Agent>>;
+type AgentMap = BTreeMap<Arc<str>, Arc<ServedAgent>>;
 
 /// All agents of the hub.
 pub(crate) struct Fleet {
-    agents: ArcSwap<Agents>,
+    agents: ArcSwap<AgentMap>,
     /// Has the agent that also answers without a name.
     urls: AgentUrls,
     /// The one that the operator has named for that; `None`: the only one there is.
@@ -61,28 +61,28 @@ impl Fleet {
     }
 
     /// All agents, in the order of their names.
-    pub(crate) fn all(&self) -> Vec<Arc<Agent>> {
+    pub(crate) fn all(&self) -> Vec<Arc<ServedAgent>> {
         self.agents.load().values().cloned().collect()
     }
 
     /// The agent of this name.
-    pub(crate) fn get(&self, name: &str) -> Option<Arc<Agent>> {
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<ServedAgent>> {
         self.agents.load().get(name).cloned()
     }
 
     /// The agent of this name, if the access allows to see it.
-    pub(crate) fn visible(&self, name: &str, access: Option<&Access>) -> Option<Arc<Agent>> {
+    pub(crate) fn visible(&self, name: &str, access: Option<&Access>) -> Option<Arc<ServedAgent>> {
         self.get(name).filter(|_| access.is_some_and(|access| access.admits(name)))
     }
 
     /// The agent of this name, or the default one.
-    pub(crate) fn named_or_default(&self, name: Option<&str>) -> Option<Arc<Agent>> {
+    pub(crate) fn named_or_default(&self, name: Option<&str>) -> Option<Arc<ServedAgent>> {
         let default = self.urls.default_agent();
         self.get(name.or(default.as_deref())?)
     }
 
     /// The agent of this name, or the default one, if its card is public.
-    pub(crate) fn with_public_card(&self, name: Option<&str>) -> Option<Arc<Agent>> {
+    pub(crate) fn with_public_card(&self, name: Option<&str>) -> Option<Arc<ServedAgent>> {
         self.named_or_default(name).filter(|agent| agent.has_public_card())
     }
 
@@ -92,17 +92,17 @@ impl Fleet {
     }
 
     /// The default agent, if the access allows to see it.
-    pub(crate) fn default_for(&self, access: Option<&Access>) -> Option<Arc<Agent>> {
+    pub(crate) fn default_for(&self, access: Option<&Access>) -> Option<Arc<ServedAgent>> {
         self.visible(&self.urls.default_agent()?, access)
     }
 
     /// The agent that answers without a name, if it is there.
-    pub(crate) fn default_agent(&self) -> Option<Arc<Agent>> {
+    pub(crate) fn default_agent(&self) -> Option<Arc<ServedAgent>> {
         self.get(&self.urls.default_agent()?)
     }
 
     /// The name of the agent that answered without a name, if none does any more. The log tells, too.
-    pub(crate) fn check_root(&self, before: Option<&Arc<Agent>>) -> Option<Arc<str>> {
+    pub(crate) fn check_root(&self, before: Option<&Arc<ServedAgent>>) -> Option<Arc<str>> {
         let lost = before.filter(|_| self.default_agent().is_none() && !self.agents.load().is_empty())?;
         let agent = lost.name();
         tracing::warn!(
@@ -135,7 +135,7 @@ impl Fleet {
     }
 
     /// Serves these agents from now on, in place of those of their names.
-    pub(crate) fn put(&self, come: impl IntoIterator<Item = Arc<Agent>>) {
+    pub(crate) fn put(&self, come: impl IntoIterator<Item = Arc<ServedAgent>>) {
         self.change(|agents| agents.extend(come.into_iter().map(|agent| (Arc::clone(agent.name()), agent))));
     }
 
@@ -143,9 +143,9 @@ impl Fleet {
     /// already have an agent keep it.
     pub(crate) fn swap<'a>(
         &self,
-        come: Vec<Arc<Agent>>,
+        come: Vec<Arc<ServedAgent>>,
         gone: impl Iterator<Item = &'a str>,
-    ) -> Vec<Arc<Agent>> {
+    ) -> Vec<Arc<ServedAgent>> {
         self.change(|agents| {
             let mut left: Vec<_> = gone.filter_map(|name| agents.remove(name)).collect();
             for agent in come {
@@ -161,9 +161,9 @@ impl Fleet {
         self.all().iter().for_each(show_again);
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Agents) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut AgentMap) -> T) -> T {
         let _alone = self.changing.lock();
-        let mut agents = Agents::clone(&self.agents.load());
+        let mut agents = AgentMap::clone(&self.agents.load());
         let outcome = change(&mut agents);
         self.agents.store(Arc::new(agents));
         self.choose_default();
@@ -208,7 +208,7 @@ impl Fleet {
     }
 }
 
-fn show_again(agent: &Arc<Agent>) {
+fn show_again(agent: &Arc<ServedAgent>) {
     if let Err(error) = agent.show_again() {
         tracing::error!(agent = %agent.name(), error = format!("{error:#}"), "a card could not be made anew");
     }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use nuncio_protocol::{Binding, Timestamp, Version};
 use serde_json::Value;
 
-use super::Agent;
+use super::ServedAgent;
 
 /// The upstream of an agent, as administration, metrics and readiness see it.
 ///
@@ -29,7 +29,7 @@ pub(crate) trait UpstreamStatus: Any + Send + Sync {
     ///
     /// # Errors
     /// The reason why there is no card, for the operator.
-    async fn refresh(&self, before: &Agent) -> Result<(), String>;
+    async fn refresh(&self, before: &ServedAgent) -> Result<(), String>;
 }
 
 /// A condition and the time of its beginning.

@@ -1,4 +1,4 @@
-//! Throttle of wrong credentials: after [`MOST`] in a minute from one address, further wrong ones are
+//! Throttle of wrong credentials: after [`MAX_FAILURES`] in a minute from one address, further wrong ones are
 //! answered with "wait" until the minute ends. Valid ones pass: many callers share an address, and one of
 //! them must not lock out the others. This makes guessing no faster: a key has 256 random bits.
 
@@ -13,7 +13,7 @@ use crate::network::subscriber_network;
 const WINDOW: Duration = Duration::from_secs(60);
 /// Failures per period. Enough for a program that starts with a wrong key on many connections, and negligible
 /// for guessing.
-const MOST: u32 = 60;
+const MAX_FAILURES: u32 = 60;
 /// Maximum number of addresses that are tracked. A caller with more addresses can fail more often.
 const ADDRESSES: usize = 10_000;
 
@@ -30,7 +30,7 @@ impl AuthThrottle {
     /// The time until attempts of this address are judged again, if it is throttled.
     pub(super) fn wait(&self, peer: IpAddr, now: Instant) -> Option<Duration> {
         let windows = self.windows();
-        let window = windows.get(&subscriber_network(peer)).filter(|window| window.failed >= MOST)?;
+        let window = windows.get(&subscriber_network(peer)).filter(|window| window.failed >= MAX_FAILURES)?;
         window.ends.checked_duration_since(now).filter(|wait| !wait.is_zero())
     }
 
@@ -66,7 +66,7 @@ mod tests {
         let (throttle, start) = (AuthThrottle::default(), Instant::now());
         let [one, same, other]: [IpAddr; 3] =
             ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"].map(|address| address.parse().unwrap());
-        for _ in 1..MOST {
+        for _ in 1..MAX_FAILURES {
             throttle.failed(one, start);
             assert_eq!(throttle.wait(one, start), None);
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nuncio_protocol::Caller;
 
-use super::Key;
+use super::ApiKey;
 
 /// A principal within its tenant. All anonymous callers are one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -20,8 +20,8 @@ impl From<&Caller> for CallerId {
 }
 
 /// The holder of the key.
-impl From<&Key> for CallerId {
-    fn from(key: &Key) -> Self {
+impl From<&ApiKey> for CallerId {
+    fn from(key: &ApiKey) -> Self {
         Self { principal: Some(key.principal.as_str().into()), tenant: key.tenant.as_deref().map(Into::into) }
     }
 }

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     keyring::Keyring,
-    text::{Given, Hash},
+    text::{Hash, PresentedKey},
 };
 use crate::clock;
 
@@ -35,7 +35,7 @@ impl CredentialExpiry {
                 let mut changes = keyring.changes();
                 loop {
                     // A change of the keyring may have revoked the key or shortened its validity.
-                    let given = Given { id: &id, hash };
+                    let given = PresentedKey { id: &id, hash };
                     let Ok(entry) = keyring.look_up(&given, clock::now()) else { return };
                     tokio::select! {
                         () = passed(entry.worth_until(&hash)) => return,

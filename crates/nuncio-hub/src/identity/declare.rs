@@ -7,10 +7,12 @@ use nuncio_protocol::{
     SecurityRequirement, SecurityScheme, StringList,
 };
 
-use super::{API_KEY, issuer::Issuer};
+use super::{API_KEY, issuer::TrustedIssuer};
 
 /// The accepted security schemes; each suffices alone.
-pub(super) fn schemes<'a>(issuers: impl IntoIterator<Item = &'a Issuer>) -> Vec<(String, SecurityScheme)> {
+pub(super) fn schemes<'a>(
+    issuers: impl IntoIterator<Item = &'a TrustedIssuer>,
+) -> Vec<(String, SecurityScheme)> {
     let bearer = HttpAuthSecurityScheme {
         description: "An API key of this hub.".to_owned(),
         scheme: "Bearer".to_owned(),

@@ -30,9 +30,9 @@ const MAX_BODY: usize = 256 << 10;
 /// Minimum time between two fetches, also after failures and for unknown keys.
 const MIN_INTERVAL: Duration = Duration::from_secs(10);
 /// Age at which keys are fetched again without a call that needs them.
-const REFRESH: Duration = Duration::from_secs(15 * 60);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(15 * 60);
 /// Maximum number of keys that are kept of a set.
-const MOST_KEYS: usize = 64;
+const MAX_KEYS: usize = 64;
 
 /// A key of an issuer.
 pub(super) struct PublishedKey {
@@ -42,10 +42,10 @@ pub(super) struct PublishedKey {
     pub(super) key: DecodingKey,
 }
 
-type Keys = Arc<Vec<PublishedKey>>;
+type IssuerKeys = Arc<Vec<PublishedKey>>;
 
 /// A trusted issuer.
-pub(crate) struct Issuer {
+pub(crate) struct TrustedIssuer {
     pub(super) settings: config::Issuer,
     /// Cancelled when the issuer is removed or its settings change.
     pub(super) ended: CancellationToken,
@@ -55,12 +55,12 @@ pub(crate) struct Issuer {
     /// Held by the one that fetches; the others wait for it.
     flight: tokio::sync::Mutex<()>,
     /// Held for reads and updates, never across a request.
-    state: Mutex<State>,
+    state: Mutex<IssuerState>,
 }
 
 #[derive(Default)]
-struct State {
-    keys: Option<Keys>,
+struct IssuerState {
+    keys: Option<IssuerKeys>,
     /// Time at which the last fetch ended, successful or not.
     asked: Option<Instant>,
     /// The last fetch failed.
@@ -71,7 +71,7 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Unreachable;
 
-impl Issuer {
+impl TrustedIssuer {
     pub(super) fn new(settings: config::Issuer, egress: &Egress) -> anyhow::Result<Self> {
         install_provider();
         let discovery = match &settings.jwks_url {
@@ -99,8 +99,8 @@ impl Issuer {
     }
 
     /// Its keys. Fetches them if none is known by the name `kid`.
-    pub(super) async fn keys(&self, kid: Option<&str>) -> Result<Keys, Unreachable> {
-        let knows = |keys: &Keys| match kid {
+    pub(super) async fn keys(&self, kid: Option<&str>) -> Result<IssuerKeys, Unreachable> {
+        let knows = |keys: &IssuerKeys| match kid {
             Some(kid) => keys.iter().any(|key| key.kid.as_deref() == Some(kid)),
             None => !keys.is_empty(),
         };
@@ -118,7 +118,7 @@ impl Issuer {
 
     /// Fetches keys when they are due, so that calls need not wait for them.
     pub(super) async fn keep_fresh(&self) {
-        let interval = if self.state().failed { MIN_INTERVAL } else { REFRESH };
+        let interval = if self.state().failed { MIN_INTERVAL } else { REFRESH_INTERVAL };
         self.fetch_unless_early(interval).await;
     }
 
@@ -155,7 +155,7 @@ impl Issuer {
         };
         let json = self.get(&url).await?;
         let keys = json["keys"].as_array().ok_or("its keys are not a JWK set")?;
-        Ok(keys.iter().filter_map(published).take(MOST_KEYS).collect())
+        Ok(keys.iter().filter_map(published).take(MAX_KEYS).collect())
     }
 
     /// OpenID Connect Discovery 1.0, section 4.
@@ -180,7 +180,7 @@ impl Issuer {
         serde_json::from_slice(response.body()).map_err(|_| "its answer is not JSON".to_owned())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, IssuerState> {
         self.state.lock()
     }
 }

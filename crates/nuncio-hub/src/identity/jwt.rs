@@ -11,17 +11,17 @@ use nuncio_protocol::{Caller, Timestamp, op::Op};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use super::issuer::{Issuer, PublishedKey, Unreachable};
+use super::issuer::{PublishedKey, TrustedIssuer, Unreachable};
 use crate::config;
 
 /// Seconds by which the clocks of issuer and hub may differ.
 const LEEWAY: u64 = 30;
 /// Maximum length of a token.
-const LONGEST: usize = 16 << 10;
+const MAX_TOKEN_BYTES: usize = 16 << 10;
 /// Maximum length of a name in a claim.
-const LONGEST_NAME: usize = 256;
+const MAX_NAME_BYTES: usize = 256;
 /// Maximum number of keys that are tried for a token that names none.
-const MOST_TRIES: usize = 8;
+const MAX_TRIED_KEYS: usize = 8;
 
 /// The value of a claim that stands for all agents or operations.
 const ALL: &str = "*";
@@ -40,14 +40,14 @@ pub(super) struct Bearer {
 
 /// The reason why a token is refused.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(super) enum TokenRefusal {
     /// Worded for the holder of the token.
     Invalid(&'static str),
     /// The issuer's keys are not available.
     Unreachable,
 }
 
-impl From<Unreachable> for Refusal {
+impl From<Unreachable> for TokenRefusal {
     fn from(Unreachable: Unreachable) -> Self {
         Self::Unreachable
     }
@@ -55,23 +55,23 @@ impl From<Unreachable> for Refusal {
 
 /// True if the text has the shape of a token.
 pub(super) fn is_token(text: &str) -> bool {
-    text.len() <= LONGEST && text.split('.').count() == 3
+    text.len() <= MAX_TOKEN_BYTES && text.split('.').count() == 3
 }
 
 /// Verifies a token and makes the caller from its claims.
-pub(super) async fn verify(token: &str, issuers: &[Arc<Issuer>]) -> Result<Bearer, Refusal> {
-    let malformed = || Refusal::Invalid("the token is malformed");
-    let header =
-        decode_header(token).map_err(|_| Refusal::Invalid("the token's signature algorithm is unknown"))?;
+pub(super) async fn verify(token: &str, issuers: &[Arc<TrustedIssuer>]) -> Result<Bearer, TokenRefusal> {
+    let malformed = || TokenRefusal::Invalid("the token is malformed");
+    let header = decode_header(token)
+        .map_err(|_| TokenRefusal::Invalid("the token's signature algorithm is unknown"))?;
     if header.crit.is_some() {
         // RFC 7515, section 4.1.11: a critical extension that is not understood must be refused.
         return Err(malformed());
     }
     let issuer = issuer_of(token).ok_or_else(malformed)?;
     let issuer = issuers.iter().find(|known| known.name() == issuer);
-    let issuer = issuer.ok_or(Refusal::Invalid("the token's issuer is not known here"))?;
+    let issuer = issuer.ok_or(TokenRefusal::Invalid("the token's issuer is not known here"))?;
     if !issuer.settings.algorithms.iter().any(|allowed| algorithm(*allowed) == header.alg) {
-        return Err(Refusal::Invalid("the token's signature algorithm is not accepted here"));
+        return Err(TokenRefusal::Invalid("the token's signature algorithm is not accepted here"));
     }
     let keys = issuer.keys(header.kid.as_deref()).await?;
     let fits = |key: &&PublishedKey| {
@@ -84,11 +84,11 @@ pub(super) async fn verify(token: &str, issuers: &[Arc<Issuer>]) -> Result<Beare
         is_named && name.is_none_or(|name| Algorithm::from_str(&name).is_ok_and(|own| own == header.alg))
     };
     let validation = validation(&issuer.settings, header.alg);
-    let mut refusal = Refusal::Invalid("the token's key is not known");
-    for key in keys.iter().filter(fits).take(MOST_TRIES) {
+    let mut refusal = TokenRefusal::Invalid("the token's key is not known");
+    for key in keys.iter().filter(fits).take(MAX_TRIED_KEYS) {
         match decode::<Claims>(token, &key.key, &validation) {
             Ok(TokenData { claims, .. }) => return bearer(issuer, &claims),
-            Err(error) => refusal = Refusal::Invalid(explain(error.kind())),
+            Err(error) => refusal = TokenRefusal::Invalid(explain(error.kind())),
         }
     }
     Err(refusal)
@@ -122,16 +122,17 @@ fn explain(error: &ErrorKind) -> &'static str {
     }
 }
 
-fn bearer(issuer: &Issuer, claims: &Claims) -> Result<Bearer, Refusal> {
+fn bearer(issuer: &TrustedIssuer, claims: &Claims) -> Result<Bearer, TokenRefusal> {
     let settings = &issuer.settings;
     let principal = claims.get(&settings.principal_claim).and_then(name);
-    let principal = principal.ok_or(Refusal::Invalid("the token lacks the claim with the caller's name"))?;
+    let principal =
+        principal.ok_or(TokenRefusal::Invalid("the token lacks the claim with the caller's name"))?;
     // With the issuer, because two issuers may use the same names. No principal of an API key contains a `#`.
     let mut caller = Caller::authenticated(format!("{}#{principal}", settings.issuer));
     if let Some(claim) = &settings.tenant_claim {
         let tenant = claims.get(claim).and_then(name);
-        caller =
-            caller.of_tenant(tenant.ok_or(Refusal::Invalid("the token lacks the claim with the tenant"))?);
+        caller = caller
+            .of_tenant(tenant.ok_or(TokenRefusal::Invalid("the token lacks the claim with the tenant"))?);
     }
     let named = settings.operations_claim.as_ref().map(|claim| words(claims.get(claim)));
     if settings.operations.is_some() || named.is_some() {
@@ -178,7 +179,7 @@ fn name(claim: &Value) -> Option<String> {
         Value::Number(number) => number.to_string(),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
     };
-    let is_name = !name.is_empty() && name.len() <= LONGEST_NAME && !name.chars().any(char::is_control);
+    let is_name = !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.chars().any(char::is_control);
     is_name.then_some(name)
 }
 

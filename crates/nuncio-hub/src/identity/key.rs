@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use crate::config::Rate;
 
 /// Maximum length of the name of a key, a principal or a tenant.
-const LONGEST: usize = 128;
+const MAX_NAME_BYTES: usize = 128;
 
 /// An API key, without its secret.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Key {
+pub struct ApiKey {
     /// Random id; part of the key's text.
     pub id: String,
     /// The name that operators gave it.
@@ -31,8 +31,8 @@ pub struct Key {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operations: Option<Vec<String>>,
     /// Limits that replace those for every caller.
-    #[serde(default, skip_serializing_if = "KeyLimits::is_empty")]
-    pub limits: KeyLimits,
+    #[serde(default, skip_serializing_if = "ApiKeyLimits::is_empty")]
+    pub limits: ApiKeyLimits,
     /// Time of creation.
     pub created: Timestamp,
     /// Time of expiry; absent: never.
@@ -52,7 +52,7 @@ pub struct Key {
 /// Limits of a key. An absent one is as for every caller.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct KeyLimits {
+pub struct ApiKeyLimits {
     /// Requests a second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_second: Option<f64>,
@@ -67,7 +67,7 @@ pub struct KeyLimits {
     pub streams: Option<u32>,
 }
 
-impl KeyLimits {
+impl ApiKeyLimits {
     /// True if no limit is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -83,7 +83,7 @@ impl KeyLimits {
 
 /// A key to create.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct NewKey {
+pub struct NewApiKey {
     /// The name; unique among keys.
     pub name: String,
     /// Owner of the tasks that its callers see; absent: the name.
@@ -94,10 +94,10 @@ pub struct NewKey {
     /// The operations that it may call, by name; absent: all.
     pub operations: Option<Vec<String>>,
     pub expires: Option<Timestamp>,
-    pub limits: KeyLimits,
+    pub limits: ApiKeyLimits,
 }
 
-impl NewKey {
+impl NewApiKey {
     /// A key of this name, without restrictions.
     #[must_use]
     pub fn named(name: impl Into<String>) -> Self {
@@ -105,7 +105,7 @@ impl NewKey {
     }
 
     /// Validates the fields and makes the key.
-    pub(super) fn check(self, id: String, now: Timestamp) -> Result<Key, String> {
+    pub(super) fn check(self, id: String, now: Timestamp) -> Result<ApiKey, String> {
         let principal = self.principal.unwrap_or_else(|| self.name.clone());
         let named =
             [("name", Some(&self.name)), ("principal", Some(&principal)), ("tenant", self.tenant.as_ref())];
@@ -126,11 +126,11 @@ impl NewKey {
         if self.expires.is_some_and(|expires| expires <= now) {
             return Err("expires: that is in the past".to_owned());
         }
-        let KeyLimits { per_second, burst, .. } = self.limits;
+        let ApiKeyLimits { per_second, burst, .. } = self.limits;
         if per_second.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) || burst == Some(0) {
             return Err("limits: expected a rate and a burst of more than 0".to_owned());
         }
-        Ok(Key {
+        Ok(ApiKey {
             id,
             name: self.name,
             principal,
@@ -150,8 +150,10 @@ impl NewKey {
 /// Excludes `#`, which principals of issuers contain: so no key can have the principal of a token.
 fn check_name(what: &str, name: &str) -> Result<(), String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._@:/+".contains(c);
-    if name.is_empty() || name.len() > LONGEST || !name.chars().all(is_plain) {
-        return Err(format!("{what}: expected 1 to {LONGEST} of the characters a-z A-Z 0-9 - . _ @ : / +"));
+    if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(is_plain) {
+        return Err(format!(
+            "{what}: expected 1 to {MAX_NAME_BYTES} of the characters a-z A-Z 0-9 - . _ @ : / +"
+        ));
     }
     Ok(())
 }
@@ -183,26 +185,26 @@ mod tests {
     fn what_a_key_may_say() {
         let now = Timestamp::parse("2026-11-16T12:00:00Z").unwrap();
         let words = |words: &[&str]| Some(words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>());
-        let key = || NewKey::named("team-a");
-        let limits = |per_second, burst| KeyLimits { per_second, burst, ..KeyLimits::default() };
+        let key = || NewApiKey::named("team-a");
+        let limits = |per_second, burst| ApiKeyLimits { per_second, burst, ..ApiKeyLimits::default() };
         for (new, complaint) in [
             (key(), None),
-            (NewKey { principal: Some("alice@example.com".to_owned()), ..key() }, None),
-            (NewKey { agents: words(&["billing", "search-2"]), ..key() }, None),
-            (NewKey { operations: words(&["SendMessage"]), ..key() }, None),
-            (NewKey { limits: limits(Some(0.5), None), ..key() }, None),
-            (NewKey::named(""), Some("name: ")),
-            (NewKey::named("a b"), Some("name: ")),
-            (NewKey::named("x".repeat(129)), Some("name: ")),
-            (NewKey { principal: Some("https://issuer#me".to_owned()), ..key() }, Some("principal: ")),
-            (NewKey { tenant: Some(String::new()), ..key() }, Some("tenant: ")),
-            (NewKey { agents: words(&[]), ..key() }, Some("agents: name one")),
-            (NewKey { agents: words(&["Billing"]), ..key() }, Some("\"Billing\"")),
-            (NewKey { operations: words(&[]), ..key() }, Some("operations: name one")),
-            (NewKey { operations: words(&["send"]), ..key() }, Some("there are SendMessage")),
-            (NewKey { expires: Some(now), ..key() }, Some("in the past")),
-            (NewKey { limits: limits(Some(0.0), None), ..key() }, Some("limits: ")),
-            (NewKey { limits: limits(Some(1.0), Some(0)), ..key() }, Some("limits: ")),
+            (NewApiKey { principal: Some("alice@example.com".to_owned()), ..key() }, None),
+            (NewApiKey { agents: words(&["billing", "search-2"]), ..key() }, None),
+            (NewApiKey { operations: words(&["SendMessage"]), ..key() }, None),
+            (NewApiKey { limits: limits(Some(0.5), None), ..key() }, None),
+            (NewApiKey::named(""), Some("name: ")),
+            (NewApiKey::named("a b"), Some("name: ")),
+            (NewApiKey::named("x".repeat(129)), Some("name: ")),
+            (NewApiKey { principal: Some("https://issuer#me".to_owned()), ..key() }, Some("principal: ")),
+            (NewApiKey { tenant: Some(String::new()), ..key() }, Some("tenant: ")),
+            (NewApiKey { agents: words(&[]), ..key() }, Some("agents: name one")),
+            (NewApiKey { agents: words(&["Billing"]), ..key() }, Some("\"Billing\"")),
+            (NewApiKey { operations: words(&[]), ..key() }, Some("operations: name one")),
+            (NewApiKey { operations: words(&["send"]), ..key() }, Some("there are SendMessage")),
+            (NewApiKey { expires: Some(now), ..key() }, Some("in the past")),
+            (NewApiKey { limits: limits(Some(0.0), None), ..key() }, Some("limits: ")),
+            (NewApiKey { limits: limits(Some(1.0), Some(0)), ..key() }, Some("limits: ")),
         ] {
             let said = new.clone().check("id".to_owned(), now).err();
             assert_eq!(said.is_some(), complaint.is_some(), "{new:?}: {said:?}");

@@ -27,8 +27,8 @@ use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::MissedTickBehavior};
 
 use super::{
-    key::{Key, NewKey, operations_of},
-    text::{self, Given, Hash, KeyText},
+    key::{ApiKey, NewApiKey, operations_of},
+    text::{self, Hash, KeyText, PresentedKey},
 };
 use crate::clock::{later, now};
 
@@ -37,13 +37,13 @@ const USED: &str = "key-used";
 const CHANGE: &str = "key-change";
 const ALL: &str = "all";
 /// Interval at which a hub checks for changes by other hubs.
-const LOOK: Duration = Duration::from_secs(1);
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// Times of last use are stored once per this many checks.
-const LOOKS_PER_NOTE: u32 = 60;
+const SYNCS_PER_LAST_USED_WRITE: u32 = 60;
 /// Records per read.
 const PAGE: usize = 500;
 /// Maximum number of attempts of a change that conflicts with another.
-const TRIES: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 
 /// The reason why a key cannot be created or changed.
 #[derive(Debug)]
@@ -79,14 +79,14 @@ impl std::error::Error for KeyringError {}
 
 /// A key as it is stored.
 #[derive(Clone, Serialize, Deserialize)]
-struct Kept {
-    key: Key,
+struct StoredKey {
+    key: ApiKey,
     /// Newest first.
-    secrets: Vec<Secret>,
+    secrets: Vec<StoredSecret>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
-struct Secret {
+struct StoredSecret {
     /// SHA-256, in base64url.
     hash: String,
     /// End of its validity; absent: that of the key.
@@ -95,8 +95,8 @@ struct Secret {
 }
 
 /// A key in memory.
-pub(super) struct Entry {
-    key: Key,
+pub(super) struct KeyEntry {
+    key: ApiKey,
     secrets: Vec<(Hash, Option<Timestamp>)>,
     version: u64,
     /// The caller that this key authenticates.
@@ -115,11 +115,11 @@ struct Use {
 }
 
 /// The reason for refusing a key, worded for its holder.
-pub(super) type Refusal = &'static str;
+pub(super) type KeyRefusal = &'static str;
 
-impl Entry {
-    fn new(kept: Kept, version: u64, before: Option<&Self>) -> Self {
-        let Kept { key, secrets } = kept;
+impl KeyEntry {
+    fn new(kept: StoredKey, version: u64, before: Option<&Self>) -> Self {
+        let StoredKey { key, secrets } = kept;
         let mut caller = Caller::authenticated(key.principal.as_str());
         if let Some(tenant) = &key.tenant {
             caller = caller.of_tenant(tenant.as_str());
@@ -130,7 +130,7 @@ impl Entry {
             let known: Vec<_> = known.collect();
             caller = caller.limited_to(operations_of(&known).unwrap_or_else(|_| [].into_iter().collect()));
         }
-        let decode = |secret: Secret| {
+        let decode = |secret: StoredSecret| {
             let hash = URL_SAFE_NO_PAD.decode(&secret.hash).ok()?;
             Some((hash.try_into().ok()?, secret.until))
         };
@@ -145,7 +145,7 @@ impl Entry {
     }
 
     /// Checks a secret. The comparison takes constant time, so its duration tells nothing about a guess.
-    fn judge(&self, hash: &Hash, now: Timestamp) -> Result<(), Refusal> {
+    fn judge(&self, hash: &Hash, now: Timestamp) -> Result<(), KeyRefusal> {
         let is_it = |secret: &&(Hash, _)| constant_time::verify_slices_are_equal(&secret.0, hash).is_ok();
         let Some((_, until)) = self.secrets.iter().find(is_it) else { return Err("there is no such key") };
         if self.key.revoked.is_some() {
@@ -178,7 +178,7 @@ impl Entry {
 
 #[derive(Default)]
 struct Snapshot {
-    by_id: HashMap<String, Arc<Entry>>,
+    by_id: HashMap<String, Arc<KeyEntry>>,
     /// The version of [`CHANGE`] at which it was read.
     change: u64,
 }
@@ -227,13 +227,17 @@ impl Keyring {
     }
 
     /// Looks up a key from a request and checks that it is valid now.
-    pub(super) fn look_up(&self, given: &Given<'_>, now: Timestamp) -> Result<Arc<Entry>, Refusal> {
+    pub(super) fn look_up(
+        &self,
+        given: &PresentedKey<'_>,
+        now: Timestamp,
+    ) -> Result<Arc<KeyEntry>, KeyRefusal> {
         let entry = self.snapshot.load().by_id.get(given.id).cloned().ok_or("there is no such key")?;
         entry.judge(&given.hash, now).map(|()| entry)
     }
 
     /// Looks up a key like [`Self::look_up`], and notes the time of use.
-    pub(super) fn find(&self, given: &Given<'_>, now: Timestamp) -> Result<Arc<Entry>, Refusal> {
+    pub(super) fn find(&self, given: &PresentedKey<'_>, now: Timestamp) -> Result<Arc<KeyEntry>, KeyRefusal> {
         let entry = self.look_up(given, now)?;
         // At most once a second: otherwise all cores would write to the same cache line.
         if now.as_millis() - entry.used.at.load(Ordering::Relaxed) > 1000 {
@@ -244,7 +248,7 @@ impl Keyring {
 
     /// All keys, sorted by name, each with the time of its last use.
     #[must_use]
-    pub fn list(&self) -> Vec<(Key, Option<Timestamp>)> {
+    pub fn list(&self) -> Vec<(ApiKey, Option<Timestamp>)> {
         let snapshot = self.snapshot.load();
         let mut keys: Vec<_> =
             snapshot.by_id.values().map(|entry| (entry.key.clone(), entry.last_used())).collect();
@@ -254,7 +258,7 @@ impl Keyring {
 
     /// The key with this id or name, and the time of its last use.
     #[must_use]
-    pub fn show(&self, id_or_name: &str) -> Option<(Key, Option<Timestamp>)> {
+    pub fn show(&self, id_or_name: &str) -> Option<(ApiKey, Option<Timestamp>)> {
         let snapshot = self.snapshot.load();
         let by_name = || snapshot.by_id.values().find(|entry| entry.key.name == id_or_name);
         let entry = snapshot.by_id.get(id_or_name).or_else(by_name)?;
@@ -265,7 +269,7 @@ impl Keyring {
     ///
     /// # Errors
     /// A field is invalid, the name is taken, or the store fails.
-    pub async fn create(&self, new: NewKey) -> Result<(Key, KeyText), KeyringError> {
+    pub async fn create(&self, new: NewApiKey) -> Result<(ApiKey, KeyText), KeyringError> {
         let _alone = self.changing.lock().await;
         if self.snapshot.load().by_id.values().any(|entry| entry.key.name == new.name) {
             return Err(KeyringError::Taken);
@@ -273,7 +277,7 @@ impl Keyring {
         let id = text::new_id().map_err(KeyringError::Failed)?;
         let text = KeyText::new(&id).map_err(KeyringError::Failed)?;
         let key = new.check(id, now()).map_err(KeyringError::Invalid)?;
-        let kept = Kept { key: key.clone(), secrets: vec![Secret::of(&text)] };
+        let kept = StoredKey { key: key.clone(), secrets: vec![StoredSecret::of(&text)] };
         if !self.put(&kept, Expect::Absent).await? {
             return Err(KeyringError::Taken);
         }
@@ -285,7 +289,11 @@ impl Keyring {
     ///
     /// # Errors
     /// There is no such key, it was revoked, or the store fails.
-    pub async fn rotate(&self, id_or_name: &str, overlap: Duration) -> Result<(Key, KeyText), KeyringError> {
+    pub async fn rotate(
+        &self,
+        id_or_name: &str,
+        overlap: Duration,
+    ) -> Result<(ApiKey, KeyText), KeyringError> {
         let mut made = None;
         let key = self
             .change(id_or_name, |kept| {
@@ -296,7 +304,7 @@ impl Keyring {
                 let (now, ends) = (now(), later(now(), overlap));
                 kept.secrets.truncate(1);
                 kept.secrets.iter_mut().for_each(|before| before.until = Some(ends));
-                kept.secrets.insert(0, Secret::of(&text));
+                kept.secrets.insert(0, StoredSecret::of(&text));
                 kept.key.rotated = Some(now);
                 kept.key.overlap_ends = Some(ends);
                 made = Some(text);
@@ -310,8 +318,8 @@ impl Keyring {
     ///
     /// # Errors
     /// There is no such key, or the store fails.
-    pub async fn revoke(&self, id_or_name: &str) -> Result<Key, KeyringError> {
-        let revoke = |kept: &mut Kept| {
+    pub async fn revoke(&self, id_or_name: &str) -> Result<ApiKey, KeyringError> {
+        let revoke = |kept: &mut StoredKey| {
             kept.key.revoked.get_or_insert_with(now);
             Ok(())
         };
@@ -322,7 +330,7 @@ impl Keyring {
     ///
     /// # Errors
     /// There is no such key, or the store fails.
-    pub async fn delete(&self, id_or_name: &str) -> Result<Key, KeyringError> {
+    pub async fn delete(&self, id_or_name: &str) -> Result<ApiKey, KeyringError> {
         // Revoked first: if the hub stops in between, no hub accepts the key.
         let key = self.revoke(id_or_name).await?;
         let _alone = self.changing.lock().await;
@@ -338,11 +346,11 @@ impl Keyring {
     async fn change(
         &self,
         id_or_name: &str,
-        mut change: impl FnMut(&mut Kept) -> Result<(), KeyringError>,
-    ) -> Result<Key, KeyringError> {
+        mut change: impl FnMut(&mut StoredKey) -> Result<(), KeyringError>,
+    ) -> Result<ApiKey, KeyringError> {
         let _alone = self.changing.lock().await;
-        let (Key { id, .. }, _) = self.show(id_or_name).ok_or(KeyringError::NotFound)?;
-        for _ in 0..TRIES {
+        let (ApiKey { id, .. }, _) = self.show(id_or_name).ok_or(KeyringError::NotFound)?;
+        for _ in 0..MAX_ATTEMPTS {
             let record = self.store.record(KEY, &id).await?.ok_or(KeyringError::NotFound)?;
             let mut kept = decode(&record).map_err(KeyringError::Failed)?;
             change(&mut kept)?;
@@ -355,7 +363,7 @@ impl Keyring {
     }
 
     /// Stores a key; false if another hub has changed it meanwhile.
-    async fn put(&self, kept: &Kept, expect: Expect) -> Result<bool, KeyringError> {
+    async fn put(&self, kept: &StoredKey, expect: Expect) -> Result<bool, KeyringError> {
         let value = serde_json::to_vec(kept).map_err(|error| KeyringError::Failed(error.into()))?;
         let put = put(KEY, &kept.key.id, value.into(), now(), expect);
         let outcome = self.store.put_records(vec![put, changed_now()]).await?;
@@ -373,7 +381,7 @@ impl Keyring {
             let entry = match known {
                 Some(known) if known.version == record.version => Arc::clone(known),
                 _ => match decode(&record) {
-                    Ok(kept) => Arc::new(Entry::new(kept, record.version, known.map(|known| &**known))),
+                    Ok(kept) => Arc::new(KeyEntry::new(kept, record.version, known.map(|known| &**known))),
                     Err(error) => {
                         tracing::error!(key = record.key, %error, "an API key cannot be read; calls with it are refused");
                         continue;
@@ -403,7 +411,7 @@ impl Keyring {
 
     /// Applies changes by other hubs and stores times of last use, for as long as it is polled.
     pub(super) async fn follow(&self) -> Infallible {
-        let mut ticks = tokio::time::interval(LOOK);
+        let mut ticks = tokio::time::interval(SYNC_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut looks = 0_u32;
         loop {
@@ -414,7 +422,7 @@ impl Keyring {
             {
                 tracing::debug!(%error, "changes of keys could not be read");
             }
-            if looks.is_multiple_of(LOOKS_PER_NOTE) {
+            if looks.is_multiple_of(SYNCS_PER_LAST_USED_WRITE) {
                 self.note_use().await;
             }
         }
@@ -432,7 +440,7 @@ impl Keyring {
     /// Stores the times of last use.
     pub(super) async fn note_use(&self) {
         let snapshot = self.snapshot.load_full();
-        let is_news = |entry: &&Arc<Entry>| {
+        let is_news = |entry: &&Arc<KeyEntry>| {
             entry.used.at.load(Ordering::Relaxed) > entry.used.noted.load(Ordering::Relaxed)
         };
         let used = snapshot.by_id.values().filter(is_news);
@@ -440,7 +448,7 @@ impl Keyring {
         if used.is_empty() {
             return;
         }
-        let put = |(entry, at): &(&Arc<Entry>, Timestamp)| {
+        let put = |(entry, at): &(&Arc<KeyEntry>, Timestamp)| {
             put(USED, entry.id(), Bytes::new(), *at, Expect::Anything)
         };
         match self.store.put_records(used.iter().map(put).collect()).await {
@@ -452,7 +460,7 @@ impl Keyring {
     }
 }
 
-impl Secret {
+impl StoredSecret {
     fn of(text: &KeyText) -> Self {
         Self { hash: URL_SAFE_NO_PAD.encode(text.hash()), until: None }
     }
@@ -466,7 +474,7 @@ fn put(kind: &str, key: &str, value: Bytes, at: Timestamp, expect: Expect) -> Pu
     PutRecord { kind: kind.into(), key: key.into(), value, at, expect }
 }
 
-fn decode(record: &Record) -> anyhow::Result<Kept> {
+fn decode(record: &Record) -> anyhow::Result<StoredKey> {
     Ok(serde_json::from_slice(&record.value)?)
 }
 

@@ -19,11 +19,11 @@ use http_body::{Frame, SizeHint};
 use nuncio_protocol::{Caller, Error, ErrorKind};
 use nuncio_server::bind;
 
-use super::{CredentialExpiry, Identity, Known, NO_CREDENTIALS, Refused, credential_headers};
+use super::{AuthRefusal, Authenticator, CredentialExpiry, KnownCaller, NO_CREDENTIALS, credential_headers};
 use crate::{listen::Peer, target::Target};
 
 /// Retry-After of a refusal because an issuer cannot be reached.
-const LATER: Duration = Duration::from_secs(5);
+const ISSUER_RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// The party that judges the credentials of a request, where the hub has none to compare them with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +39,7 @@ pub(crate) enum Judge {
 /// does not receive the credentials refuses them.
 #[derive(Clone)]
 pub(crate) struct Unjudged {
-    identity: Arc<Identity>,
+    identity: Arc<Authenticator>,
     headers: Vec<HeaderName>,
     peer: IpAddr,
 }
@@ -59,7 +59,7 @@ impl Unjudged {
 /// Authenticates the request and passes it to `next`, or refuses it. A public card is readable without a
 /// credential, but not with a wrong one: a caller that sends one needs to learn that it is wrong.
 pub(crate) async fn identify<F: Future<Output = Response>>(
-    identity: &Arc<Identity>,
+    identity: &Arc<Authenticator>,
     target: Target,
     reads_public_card: bool,
     judge: impl Fn(&Uri, &HeaderMap) -> Judge,
@@ -75,7 +75,7 @@ pub(crate) async fn identify<F: Future<Output = Response>>(
         judged_by != Judge::Hub
     };
     match identity.find(uri, headers, &peer, is_for_agent).await {
-        Ok(Known { caller, access, expiry }) => {
+        Ok(KnownCaller { caller, access, expiry }) => {
             let is_somebody = caller.principal().is_some();
             if judged_by == Judge::AgentOfTenant {
                 let (identity, headers) =
@@ -95,7 +95,7 @@ pub(crate) async fn identify<F: Future<Output = Response>>(
             response.map(|body| Body::new(ExpiringBody::new(body, expiry, is_grpc)))
         }
         // Without an `Access` in the request, the caller sees no other agent.
-        Err(Refused::Missing) if reads_public_card => {
+        Err(AuthRefusal::Missing) if reads_public_card => {
             request.extensions_mut().insert(Caller::anonymous());
             next(request).await
         }
@@ -103,7 +103,7 @@ pub(crate) async fn identify<F: Future<Output = Response>>(
     }
 }
 
-fn refuse(target: Target, request: &Request, refused: &Refused) -> Response {
+fn refuse(target: Target, request: &Request, refused: &AuthRefusal) -> Response {
     let (error, challenge) = told(refused);
     let mut response = refuse_with(target, request, error);
     if let Some(value) = challenge.and_then(|challenge| HeaderValue::from_str(&challenge).ok()) {
@@ -113,30 +113,30 @@ fn refuse(target: Target, request: &Request, refused: &Refused) -> Response {
 }
 
 /// The error of a refusal, and the challenge that goes with it.
-fn told(refused: &Refused) -> (Error, Option<String>) {
+fn told(refused: &AuthRefusal) -> (Error, Option<String>) {
     match refused {
-        Refused::Missing => {
+        AuthRefusal::Missing => {
             let how = "authentication required; send an API key or a token as Authorization: Bearer";
             (Error::new(ErrorKind::Unauthenticated, how), Some("Bearer realm=\"nuncio\"".to_owned()))
         }
-        Refused::Foreign => {
+        AuthRefusal::Foreign => {
             let how = "authentication required, because the call comes from another machine: it came through a proxy \
                        or names another host; send an API key or a token as Authorization: Bearer";
             (Error::new(ErrorKind::Unauthenticated, how), Some("Bearer realm=\"nuncio\"".to_owned()))
         }
-        Refused::Invalid(why) => {
+        AuthRefusal::Invalid(why) => {
             // RFC 6750, section 3. The reason is our own text and has no quotes in it.
             let challenge =
                 format!("Bearer realm=\"nuncio\", error=\"invalid_token\", error_description=\"{why}\"");
             (Error::new(ErrorKind::Unauthenticated, *why), Some(challenge))
         }
-        Refused::TooMany(wait) => {
+        AuthRefusal::TooMany(wait) => {
             let why = "too many wrong credentials came from this address; wait before you try again";
             (Error::new(ErrorKind::ResourceExhausted, why).with_retry_after(*wait), None)
         }
-        Refused::Unavailable => {
+        AuthRefusal::Unavailable => {
             let why = "the token cannot be verified at present, because its issuer does not answer";
-            (Error::new(ErrorKind::Unavailable, why).with_retry_after(LATER), None)
+            (Error::new(ErrorKind::Unavailable, why).with_retry_after(ISSUER_RETRY_AFTER), None)
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | caller | credential | principal |
 //! |---|---|---|
-//! | has an API key | `Authorization: Bearer KEY` or `X-API-Key: KEY` | the key's principal |
+//! | has an API key | `Authorization: Bearer KEY` or `X-API-ApiKey: KEY` | the key's principal |
 //! | has a token (JWT) | `Authorization: Bearer TOKEN` | `ISSUER#NAME` |
 //! | anonymous, where allowed | none | none |
 //!
@@ -50,10 +50,10 @@ pub(crate) use self::{
     layer::{Judge, Unjudged, identify, refuse_with},
 };
 use self::{
-    access::Witness, auth_throttle::AuthThrottle, credential_expiry::CredentialExpiry, issuer::Issuer,
+    access::Witness, auth_throttle::AuthThrottle, credential_expiry::CredentialExpiry, issuer::TrustedIssuer,
 };
 pub use self::{
-    key::{Key, KeyLimits, NewKey},
+    key::{ApiKey, ApiKeyLimits, NewApiKey},
     keyring::{Keyring, KeyringError},
     text::{KeyText, key_prefix},
 };
@@ -70,10 +70,10 @@ const API_KEY: &str = "X-API-Key";
 const NO_CREDENTIALS: &str =
     "there is no such key: this hub has no keys and no token issuers; call it without credentials";
 /// Interval at which the keys of issuers are checked for age.
-const LOOK: Duration = Duration::from_secs(5);
+const ISSUER_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Authenticates callers.
-pub(crate) struct Identity {
+pub(crate) struct Authenticator {
     settings: ArcSwap<Settings>,
     keyring: Arc<Keyring>,
     throttle: AuthThrottle,
@@ -88,18 +88,18 @@ pub(crate) struct Identity {
 struct Settings {
     anonymous: Anonymous,
     cards: Cards,
-    issuers: Vec<Arc<Issuer>>,
+    issuers: Vec<Arc<TrustedIssuer>>,
 }
 
 /// A caller that is authenticated or may be anonymous.
-struct Known {
+struct KnownCaller {
     caller: Caller,
     access: Access,
     expiry: CredentialExpiry,
 }
 
 /// The reason why a request is refused.
-enum Refused {
+enum AuthRefusal {
     /// The request has no credential.
     Missing,
     /// The request has no credential; only callers on this machine need none, and this one is on another.
@@ -112,7 +112,7 @@ enum Refused {
     Unavailable,
 }
 
-impl Identity {
+impl Authenticator {
     /// Loads the API keys from the store.
     pub(crate) async fn open(
         config: &config::Identity,
@@ -132,7 +132,7 @@ impl Identity {
     pub(crate) fn configure(&self, config: &config::Identity) -> Result<()> {
         let settings = Arc::new(Settings::new(config, &self.settings.load().issuers, &self.egress)?);
         let before = self.settings.swap(Arc::clone(&settings));
-        let stays = |issuer: &Arc<Issuer>| settings.issuers.iter().any(|now| Arc::ptr_eq(now, issuer));
+        let stays = |issuer: &Arc<TrustedIssuer>| settings.issuers.iter().any(|now| Arc::ptr_eq(now, issuer));
         before.issuers.iter().filter(|issuer| !stays(issuer)).for_each(|issuer| issuer.ended.cancel());
         self.configured.send_modify(|changes| *changes += 1);
         Ok(())
@@ -166,12 +166,21 @@ impl Identity {
     }
 
     /// Admits a request that has no credential, where that is allowed.
-    fn admit_anonymous(&self, uri: &Uri, headers: &HeaderMap, peer: &Peer) -> Result<Known, Refused> {
+    fn admit_anonymous(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+        peer: &Peer,
+    ) -> Result<KnownCaller, AuthRefusal> {
         if !self.allows_anonymous() {
-            return Err(Refused::Missing);
+            return Err(AuthRefusal::Missing);
         }
         let is_for_all = self.settings.load().anonymous == Anonymous::Always;
-        if is_for_all || peer.is_local(uri, headers) { Ok(Known::anonymous()) } else { Err(Refused::Foreign) }
+        if is_for_all || peer.is_local(uri, headers) {
+            Ok(KnownCaller::anonymous())
+        } else {
+            Err(AuthRefusal::Foreign)
+        }
     }
 
     /// True if there are API keys or issuers, so that a credential can mean something.
@@ -193,12 +202,12 @@ impl Identity {
     }
 
     /// A subscription to changes of security schemes (which cards show) and of the limits of keys.
-    pub(crate) fn changes(&self) -> Changes {
-        Changes { keys: self.keyring.changes(), settings: self.configured.subscribe() }
+    pub(crate) fn changes(&self) -> IdentityChanges {
+        IdentityChanges { keys: self.keyring.changes(), settings: self.configured.subscribe() }
     }
 
     /// The limits of keys that have their own, by caller.
-    pub(crate) fn limits(&self) -> HashMap<CallerId, KeyLimits> {
+    pub(crate) fn limits(&self) -> HashMap<CallerId, ApiKeyLimits> {
         let keys = self.keyring.list().into_iter().map(|(key, _)| key);
         keys.filter(|key| !key.limits.is_empty()).map(|key| (CallerId::from(&key), key.limits)).collect()
     }
@@ -206,7 +215,7 @@ impl Identity {
     /// Keeps API keys and issuers' keys current for as long as it is polled.
     pub(crate) async fn work(&self) -> Infallible {
         let issuers = async {
-            let mut looks = tokio::time::interval(LOOK);
+            let mut looks = tokio::time::interval(ISSUER_CHECK_INTERVAL);
             loop {
                 looks.tick().await;
                 let issuers = self.settings.load().issuers.clone();
@@ -232,18 +241,20 @@ impl Identity {
         headers: &HeaderMap,
         peer: &Peer,
         is_for_agent: impl FnOnce() -> bool,
-    ) -> Result<Known, Refused> {
+    ) -> Result<KnownCaller, AuthRefusal> {
         let shown = shown(headers);
         let has_none = || !self.has_any() && self.allows_anonymous();
-        if matches!(shown, Shown::Nothing) || (has_none() && is_for_agent()) {
+        if matches!(shown, PresentedCredential::Nothing) || (has_none() && is_for_agent()) {
             return self.admit_anonymous(uri, headers, peer);
         }
         let found = match shown {
-            Shown::Text(text) => self.judge(text, peer.address).await,
-            Shown::Nothing | Shown::Wrong => Err(Refused::Invalid("expected an API key or a bearer token")),
+            PresentedCredential::Text(text) => self.judge(text, peer.address).await,
+            PresentedCredential::Nothing | PresentedCredential::Wrong => {
+                Err(AuthRefusal::Invalid("expected an API key or a bearer token"))
+            }
         };
         match found {
-            Err(Refused::Invalid(why)) => {
+            Err(AuthRefusal::Invalid(why)) => {
                 let why = if self.has_any() { why } else { NO_CREDENTIALS };
                 Err(self.refuse(why, peer.address))
             }
@@ -253,39 +264,39 @@ impl Identity {
 
     /// Counts wrong credentials. Only they are throttled: a valid one passes even if others at the same
     /// address fail.
-    fn refuse(&self, why: &'static str, peer: IpAddr) -> Refused {
+    fn refuse(&self, why: &'static str, peer: IpAddr) -> AuthRefusal {
         let now = Instant::now();
         if let Some(wait) = self.throttle.wait(peer, now) {
             self.trail.note(Row { peer: Some(peer), ..Row::of(What::AttemptsLimited) });
-            return Refused::TooMany(wait);
+            return AuthRefusal::TooMany(wait);
         }
         self.throttle.failed(peer, now);
         let detail = Some(why.to_owned());
         self.trail.note(Row { peer: Some(peer), detail, ..Row::of(What::CredentialsRefused) });
-        Refused::Invalid(why)
+        AuthRefusal::Invalid(why)
     }
 
-    async fn judge(&self, text: &str, peer: IpAddr) -> Result<Known, Refused> {
+    async fn judge(&self, text: &str, peer: IpAddr) -> Result<KnownCaller, AuthRefusal> {
         if text::is_key(text) {
-            let given = text::read(text).ok_or(Refused::Invalid("the key is mistyped or cut off"))?;
-            let entry = self.keyring.find(&given, clock::now()).map_err(Refused::Invalid)?;
+            let given = text::read(text).ok_or(AuthRefusal::Invalid("the key is mistyped or cut off"))?;
+            let entry = self.keyring.find(&given, clock::now()).map_err(AuthRefusal::Invalid)?;
             let access = self.access(&entry.caller, entry.agents.clone(), Some(entry.id()), peer);
             let (keyring, id) = (Arc::clone(&self.keyring), entry.id().to_owned());
             let expiry = CredentialExpiry::Key { keyring, id, hash: given.hash };
-            return Ok(Known { caller: entry.caller.clone(), access, expiry });
+            return Ok(KnownCaller { caller: entry.caller.clone(), access, expiry });
         }
         let issuers = self.settings.load().issuers.clone();
         if issuers.is_empty() || !jwt::is_token(text) {
-            return Err(Refused::Invalid("there is no such key"));
+            return Err(AuthRefusal::Invalid("there is no such key"));
         }
         // Boxed: calls with an API key, or without a credential, do not pay for the size of this future.
         match Box::pin(jwt::verify(text, &issuers)).await {
             Ok(jwt::Bearer { caller, agents, until, issuer }) => {
                 let access = self.access(&caller, agents, None, peer);
-                Ok(Known { caller, access, expiry: CredentialExpiry::Token { at: until, issuer } })
+                Ok(KnownCaller { caller, access, expiry: CredentialExpiry::Token { at: until, issuer } })
             }
-            Err(jwt::Refusal::Invalid(why)) => Err(Refused::Invalid(why)),
-            Err(jwt::Refusal::Unreachable) => Err(Refused::Unavailable),
+            Err(jwt::TokenRefusal::Invalid(why)) => Err(AuthRefusal::Invalid(why)),
+            Err(jwt::TokenRefusal::Unreachable) => Err(AuthRefusal::Unavailable),
         }
     }
 
@@ -307,18 +318,18 @@ impl Identity {
 }
 
 impl Settings {
-    fn new(config: &config::Identity, before: &[Arc<Issuer>], egress: &Egress) -> Result<Self> {
+    fn new(config: &config::Identity, before: &[Arc<TrustedIssuer>], egress: &Egress) -> Result<Self> {
         let issuer = |settings: &config::Issuer| match before.iter().find(|known| known.settings == *settings)
         {
             Some(known) => Ok(Arc::clone(known)),
-            None => Issuer::new(settings.clone(), egress).map(Arc::new),
+            None => TrustedIssuer::new(settings.clone(), egress).map(Arc::new),
         };
         let issuers = config.jwt.iter().map(issuer).collect::<Result<_>>()?;
         Ok(Self { anonymous: config.anonymous, cards: config.cards, issuers })
     }
 }
 
-impl Known {
+impl KnownCaller {
     fn anonymous() -> Self {
         Self { caller: Caller::anonymous(), access: Access::all(), expiry: CredentialExpiry::Never }
     }
@@ -331,34 +342,34 @@ pub(crate) fn credential_headers(headers: &HeaderMap) -> impl Iterator<Item = He
 }
 
 /// The credential of a request, unchecked.
-enum Shown<'a> {
+enum PresentedCredential<'a> {
     Nothing,
     Text(&'a str),
     /// A header that holds neither a key nor a token, or two that differ.
     Wrong,
 }
 
-fn shown(headers: &HeaderMap) -> Shown<'_> {
+fn shown(headers: &HeaderMap) -> PresentedCredential<'_> {
     let mut texts = headers.get_all(header::AUTHORIZATION).iter().map(|value| {
         let (scheme, text) = value.to_str().ok()?.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| text.trim())
     });
     let mut keys = headers.get_all(API_KEY).iter().map(|value| value.to_str().ok().map(str::trim));
-    let Some(first) = texts.next().or_else(|| keys.next()) else { return Shown::Nothing };
+    let Some(first) = texts.next().or_else(|| keys.next()) else { return PresentedCredential::Nothing };
     // If two differ, it is ambiguous which one is meant.
     match first {
-        Some(text) if texts.chain(keys).all(|other| other == Some(text)) => Shown::Text(text),
-        _ => Shown::Wrong,
+        Some(text) if texts.chain(keys).all(|other| other == Some(text)) => PresentedCredential::Text(text),
+        _ => PresentedCredential::Wrong,
     }
 }
 
 /// A subscription to changes of security schemes or limits.
-pub(crate) struct Changes {
+pub(crate) struct IdentityChanges {
     keys: watch::Receiver<u64>,
     settings: watch::Receiver<u64>,
 }
 
-impl Changes {
+impl IdentityChanges {
     /// Returns after the next change.
     pub(crate) async fn next(&mut self) {
         // An error means that the identity is gone, and then no caller of `next` is left.

@@ -27,11 +27,11 @@ async fn identity(
     anonymous: Anonymous,
     jwt: Vec<config::Issuer>,
     on_loopback: bool,
-) -> (Arc<Identity>, crate::trail::Writer) {
+) -> (Arc<Authenticator>, crate::trail::TrailWriter) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(10));
     let (trail, writer) = Trail::new(&store);
     let config = config::Identity { anonymous, jwt, ..config::Identity::default() };
-    (Identity::open(&config, &store, trail, on_loopback).await.unwrap(), writer)
+    (Authenticator::open(&config, &store, trail, on_loopback).await.unwrap(), writer)
 }
 
 fn issuer() -> config::Issuer {
@@ -58,18 +58,18 @@ fn headers(sent: &[(&'static str, &str)]) -> HeaderMap {
 }
 
 /// The principal, `-` for the anonymous caller, or how it is refused.
-async fn who(identity: &Identity, sent: &[(&'static str, &str)]) -> String {
+async fn who(identity: &Authenticator, sent: &[(&'static str, &str)]) -> String {
     who_at(identity, sent, Peer::new(PEER, LOOPBACK)).await
 }
 
-async fn who_at(identity: &Identity, sent: &[(&'static str, &str)], peer: Peer) -> String {
+async fn who_at(identity: &Authenticator, sent: &[(&'static str, &str)], peer: Peer) -> String {
     match identity.find(&Uri::from_static("/"), &headers(sent), &peer, || false).await {
         Ok(known) => known.caller.principal().map_or("-".to_owned(), ToString::to_string),
-        Err(Refused::Missing) => "missing".to_owned(),
-        Err(Refused::Foreign) => "foreign".to_owned(),
-        Err(Refused::Invalid(why)) => why.to_owned(),
-        Err(Refused::TooMany(_)) => "too many".to_owned(),
-        Err(Refused::Unavailable) => "unavailable".to_owned(),
+        Err(AuthRefusal::Missing) => "missing".to_owned(),
+        Err(AuthRefusal::Foreign) => "foreign".to_owned(),
+        Err(AuthRefusal::Invalid(why)) => why.to_owned(),
+        Err(AuthRefusal::TooMany(_)) => "too many".to_owned(),
+        Err(AuthRefusal::Unavailable) => "unavailable".to_owned(),
     }
 }
 
@@ -89,7 +89,7 @@ async fn who_gets_in_without_showing_anything() {
         let issuers = if has_issuer { vec![issuer()] } else { Vec::new() };
         let (identity, _writer) = identity(anonymous, issuers, on_loopback).await;
         if has_key {
-            identity.keyring().create(NewKey::named("a")).await.unwrap();
+            identity.keyring().create(NewApiKey::named("a")).await.unwrap();
         }
         let case = format!("{anonymous:?} {has_issuer} {on_loopback} {has_key}");
         assert_eq!(who(&identity, &[]).await, expected, "{case}");
@@ -131,8 +131,8 @@ async fn what_is_shown_is_looked_at_wherever_it_stands() {
     let for_agent = headers(&[("authorization", "Basic eDp5")]);
     let found = identity.find(&Uri::from_static("/"), &for_agent, &Peer::new(PEER, LOOPBACK), || true).await;
     assert!(found.is_ok_and(|known| known.caller.principal().is_none()), "the agent judges them");
-    let (_, text) = identity.keyring().create(NewKey::named("a")).await.unwrap();
-    let (_, other) = identity.keyring().create(NewKey::named("b")).await.unwrap();
+    let (_, text) = identity.keyring().create(NewApiKey::named("a")).await.unwrap();
+    let (_, other) = identity.keyring().create(NewApiKey::named("b")).await.unwrap();
     let [key, other] = [text.reveal(), other.reveal()];
     let (bearer, cut) = (format!("Bearer {key}"), format!("Bearer {}", &key[..60]));
     let unknown = format!("Bearer {}", KeyText::new("k3v9x0a1b2c4").unwrap().reveal());
@@ -158,7 +158,7 @@ async fn what_is_shown_is_looked_at_wherever_it_stands() {
 #[tokio::test]
 async fn who_is_wrong_too_often_waits_and_who_is_right_does_not() {
     let (identity, mut writer) = identity(Anonymous::Never, Vec::new(), true).await;
-    let (_, text) = identity.keyring().create(NewKey::named("a")).await.unwrap();
+    let (_, text) = identity.keyring().create(NewApiKey::named("a")).await.unwrap();
     let mut tries = 0;
     while who(&identity, &[("x-api-key", "wrong")]).await != "too many" {
         tries += 1;
@@ -216,16 +216,16 @@ async fn cards_say_what_has_to_be_shown() {
 async fn a_change_of_keys_is_told() {
     let (identity, _writer) = identity(Anonymous::Loopback, Vec::new(), true).await;
     let mut changes = identity.changes();
-    let limits = KeyLimits { streams: Some(2), ..KeyLimits::default() };
-    identity.keyring().create(NewKey { limits, ..NewKey::named("a") }).await.unwrap();
+    let limits = ApiKeyLimits { streams: Some(2), ..ApiKeyLimits::default() };
+    identity.keyring().create(NewApiKey { limits, ..NewApiKey::named("a") }).await.unwrap();
     changes.next().await;
-    let who = |key: &Key| CallerId::from(key);
+    let who = |key: &ApiKey| CallerId::from(key);
     let keys = identity.keyring().list();
     assert_eq!(identity.limits(), HashMap::from([(who(&keys[0].0), limits)]));
 }
 
 /// The stream that a hub opens at the path `/stream` for whoever shows this.
-async fn open(identity: &Arc<Identity>, shown: &str) -> Body {
+async fn open(identity: &Arc<Authenticator>, shown: &str) -> Body {
     let endless = |_| async {
         let event = futures_util::stream::iter([Ok::<_, std::io::Error>("data: x\n\n")]);
         let events = event.chain(futures_util::stream::pending());
@@ -244,7 +244,7 @@ async fn read(stream: Body) -> Option<usize> {
     read.ok().map(|body| body.unwrap().to_bytes().len())
 }
 
-async fn stream(identity: &Arc<Identity>, shown: &str) -> Option<usize> {
+async fn stream(identity: &Arc<Authenticator>, shown: &str) -> Option<usize> {
     read(open(identity, shown).await).await
 }
 
@@ -253,9 +253,9 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 #[tokio::test(start_paused = true)]
 async fn a_stream_ends_when_its_key_expires() {
     let (identity, _writer) = identity(Anonymous::Never, Vec::new(), true).await;
-    let new = NewKey { expires: Some(clock::later(clock::now(), DAY)), ..NewKey::named("a") };
+    let new = NewApiKey { expires: Some(clock::later(clock::now(), DAY)), ..NewApiKey::named("a") };
     let (_, expiring) = identity.keyring().create(new).await.unwrap();
-    let (_, lasting) = identity.keyring().create(NewKey::named("b")).await.unwrap();
+    let (_, lasting) = identity.keyring().create(NewApiKey::named("b")).await.unwrap();
     let replaced = lasting.reveal().to_owned();
     assert_eq!(stream(&identity, expiring.reveal()).await, Some(9), "in good order, after what was sent");
     assert_eq!(stream(&identity, &replaced).await, None, "it goes on");
@@ -268,7 +268,7 @@ async fn a_stream_ends_when_its_key_expires() {
 #[tokio::test(start_paused = true)]
 async fn a_grpc_stream_that_ends_with_its_key_has_trailers() {
     let (identity, _writer) = identity(Anonymous::Never, Vec::new(), true).await;
-    let new = NewKey { expires: Some(clock::later(clock::now(), DAY)), ..NewKey::named("a") };
+    let new = NewApiKey { expires: Some(clock::later(clock::now(), DAY)), ..NewApiKey::named("a") };
     let (_, key) = identity.keyring().create(new).await.unwrap();
     let mut own = HeaderMap::new();
     own.insert("grpc-status", HeaderValue::from_static("0"));
@@ -297,14 +297,14 @@ async fn an_open_stream_ends_with_the_secret_that_it_was_asked_for_by() {
     let (identity, _writer) = identity(Anonymous::Never, Vec::new(), true).await;
     let keyring = identity.keyring();
     for change in ["nothing", "another", "rotated", "rotated-twice", "revoked", "deleted"] {
-        let (_, key) = keyring.create(NewKey::named(change)).await.unwrap();
+        let (_, key) = keyring.create(NewApiKey::named(change)).await.unwrap();
         let stream = tokio::spawn(read(open(&identity, key.reveal()).await));
         tokio::task::yield_now().await;
         let begun = Instant::now();
         let lasts = match change {
             "nothing" => None,
             "another" => {
-                keyring.create(NewKey::named("somebody-else")).await.unwrap();
+                keyring.create(NewApiKey::named("somebody-else")).await.unwrap();
                 None
             }
             "rotated" => {

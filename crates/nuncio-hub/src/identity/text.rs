@@ -19,7 +19,7 @@ use aws_lc_rs::{
 const PREFIX: &str = "nuncio_";
 const DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 /// Ids use digits and lower-case letters only: people read them aloud.
-const SMALL: usize = 36;
+const ID_RADIX: usize = 36;
 const ID: usize = 12;
 /// 62 to the power of 43 is a little more than 2 to the power of 256.
 const SECRET: usize = 43;
@@ -52,7 +52,7 @@ impl fmt::Debug for KeyText {
 
 /// The id of a new key.
 pub(super) fn new_id() -> Result<String> {
-    random(SMALL, ID)
+    random(ID_RADIX, ID)
 }
 
 /// The first part of a key, which identifies it without revealing the secret.
@@ -62,7 +62,7 @@ pub fn key_prefix(id: &str) -> String {
 }
 
 /// A key from a request: well-formed, but not yet looked up.
-pub(super) struct Given<'a> {
+pub(super) struct PresentedKey<'a> {
     pub(super) id: &'a str,
     pub(super) hash: Hash,
 }
@@ -76,7 +76,7 @@ pub(super) fn is_key(text: &str) -> bool {
 }
 
 /// Parses a key; `None` if its shape or checksum is wrong.
-pub(super) fn read(text: &str) -> Option<Given<'_>> {
+pub(super) fn read(text: &str) -> Option<PresentedKey<'_>> {
     let (body, sum) = text.split_at_checked(text.len().checked_sub(CHECKSUM)?)?;
     let (id, secret) = body.strip_prefix(PREFIX)?.split_once('_')?;
     let is_small = |byte: u8| byte.is_ascii_digit() || byte.is_ascii_lowercase();
@@ -84,7 +84,7 @@ pub(super) fn read(text: &str) -> Option<Given<'_>> {
         && secret.len() == SECRET
         && id.bytes().all(is_small)
         && secret.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    (is_shaped && checksum(body) == sum).then(|| Given { id, hash: hash(text) })
+    (is_shaped && checksum(body) == sum).then(|| PresentedKey { id, hash: hash(text) })
 }
 
 /// No salt and no stretching: 256 random bits cannot be guessed, so the hash need not be slow.

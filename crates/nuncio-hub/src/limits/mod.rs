@@ -35,7 +35,7 @@ pub(crate) use self::quota::Permit;
 use self::quota::{Bounds, Quota};
 use crate::{
     config::{AgentLimits, Limits},
-    identity::{CallerId, KeyLimits},
+    identity::{ApiKeyLimits, CallerId},
 };
 
 /// Idle time after which a caller's quota is dropped: its burst is available again by then, or nearly.
@@ -59,28 +59,28 @@ pub(crate) struct Callers {
     apart: AtomicBool,
     quota: TaskQuota,
     /// Locked for lookups, and now and then for a walk over all quotas.
-    quotas: Mutex<HashMap<CallerId, Kept>>,
+    quotas: Mutex<HashMap<CallerId, CallerQuota>>,
 }
 
 #[derive(Default)]
 struct Rules {
-    usual: Bounds,
+    default_bounds: Bounds,
     special: HashMap<CallerId, Bounds>,
 }
 
 impl Rules {
     fn of(&self, who: &CallerId) -> Bounds {
-        self.special.get(who).copied().unwrap_or(self.usual)
+        self.special.get(who).copied().unwrap_or(self.default_bounds)
     }
 }
 
-struct Kept {
+struct CallerQuota {
     quota: Arc<Quota>,
     used: Instant,
 }
 
 impl Callers {
-    pub(crate) fn new(limits: &Limits, special: &HashMap<CallerId, KeyLimits>) -> Self {
+    pub(crate) fn new(limits: &Limits, special: &HashMap<CallerId, ApiKeyLimits>) -> Self {
         let (rules, any, closed, quotas) = Default::default();
         let (share, share_percent, apart, quota) = Default::default();
         let callers = Self { rules, any, closed, share, share_percent, apart, quota, quotas };
@@ -89,16 +89,16 @@ impl Callers {
     }
 
     /// Replaces the limits. Callers with other limits than before start with a fresh quota.
-    pub(crate) fn configure(&self, limits: &Limits, special: &HashMap<CallerId, KeyLimits>) {
-        let usual = Bounds { rate: limits.rate, tasks: limits.tasks, streams: limits.streams };
-        let bounds = |own: &KeyLimits| Bounds {
-            rate: own.rate().or(usual.rate),
-            tasks: own.tasks.or(usual.tasks),
-            streams: own.streams.or(usual.streams),
+    pub(crate) fn configure(&self, limits: &Limits, special: &HashMap<CallerId, ApiKeyLimits>) {
+        let default_bounds = Bounds { rate: limits.rate, tasks: limits.tasks, streams: limits.streams };
+        let bounds = |own: &ApiKeyLimits| Bounds {
+            rate: own.rate().or(default_bounds.rate),
+            tasks: own.tasks.or(default_bounds.tasks),
+            streams: own.streams.or(default_bounds.streams),
         };
         let special = special.iter().map(|(who, own)| (who.clone(), bounds(own))).collect();
-        let rules = Rules { usual, special };
-        let any = !usual.is_none() || !rules.special.is_empty();
+        let rules = Rules { default_bounds, special };
+        let any = !default_bounds.is_none() || !rules.special.is_empty();
         let mut quotas = self.quotas.lock();
         quotas.retain(|who, kept| kept.quota.bounds() == rules.of(who));
         self.rules.store(Arc::new(rules));
@@ -158,7 +158,7 @@ impl Callers {
         }
         let bounds = self.rules.load().of(&who);
         let quota = Quota::new(bounds, "you");
-        quotas.insert(who, Kept { quota: Arc::clone(&quota), used: now });
+        quotas.insert(who, CallerQuota { quota: Arc::clone(&quota), used: now });
         Some(quota)
     }
 }

@@ -18,7 +18,7 @@ use nuncio_protocol::{Error, ErrorKind, Result, op::Op};
 use crate::{call::StreamObserver, config::Rate};
 
 /// Retry-After where the time is unknown, because another call has to end first.
-const SOON: Duration = Duration::from_secs(1);
+const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The limits of a quota; `None`: unlimited.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -83,7 +83,7 @@ impl Quota {
         let one_more = |count: u32| (count < most).then(|| count + 1);
         match count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more) {
             Ok(_) => Ok(()),
-            Err(_) => Err(self.exhausted(what, SOON)),
+            Err(_) => Err(self.exhausted(what, DEFAULT_RETRY_AFTER)),
         }
     }
 

@@ -87,23 +87,23 @@ fn an_agent_has_limits_for_all_callers_together() {
 
 #[test]
 fn a_key_may_say_otherwise_and_change_its_mind() {
-    let usual = Limits { tasks: Some(1), rate: rate(2), ..Limits::default() };
+    let default_bounds = Limits { tasks: Some(1), rate: rate(2), ..Limits::default() };
     let special = |tasks| {
         HashMap::from([(
             CallerId::from(&caller("a")),
-            KeyLimits {
+            ApiKeyLimits {
                 tasks: Some(tasks),
                 per_second: Some(1000.0),
                 burst: Some(50),
-                ..KeyLimits::default()
+                ..ApiKeyLimits::default()
             },
         )])
     };
-    let callers = Arc::new(Callers::new(&usual, &special(5)));
+    let callers = Arc::new(Callers::new(&default_bounds, &special(5)));
     let gate = Gate::new(&callers, &AgentLimits::default());
     assert_eq!(count(&gate, &caller("a"), Op::SendMessage), 5);
     assert_eq!(count(&gate, &caller("b"), Op::SendMessage), 1);
-    callers.configure(&usual, &special(7));
+    callers.configure(&default_bounds, &special(7));
     assert_eq!(count(&gate, &caller("a"), Op::SendMessage), 7);
     assert_eq!(count(&gate, &caller("b"), Op::GetTask), 1, "who has the same as before goes on as before");
     callers.configure(&Limits::default(), &HashMap::new());
@@ -113,12 +113,12 @@ fn a_key_may_say_otherwise_and_change_its_mind() {
 /// Keys of one principal in two tenants had the limits of whichever came last.
 #[test]
 fn a_key_says_it_for_its_own_tenant() {
-    let tasks = |tasks| KeyLimits { tasks: Some(tasks), ..KeyLimits::default() };
+    let tasks = |tasks| ApiKeyLimits { tasks: Some(tasks), ..ApiKeyLimits::default() };
     let callers = [caller("a"), caller("a").of_tenant("north"), caller("a").of_tenant("south")];
     let [none, north, _] = &callers;
     let special = HashMap::from([(CallerId::from(none), tasks(3)), (CallerId::from(north), tasks(5))]);
-    let usual = Limits { tasks: Some(1), ..Limits::default() };
-    let gate = Gate::new(&Arc::new(Callers::new(&usual, &special)), &AgentLimits::default());
+    let default_bounds = Limits { tasks: Some(1), ..Limits::default() };
+    let gate = Gate::new(&Arc::new(Callers::new(&default_bounds, &special)), &AgentLimits::default());
     for (caller, expected) in callers.iter().zip([3, 5, 1]) {
         assert_eq!(count(&gate, caller, Op::SendMessage), expected, "{caller:?}");
     }

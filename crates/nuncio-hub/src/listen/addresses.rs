@@ -20,7 +20,7 @@ pub(super) struct Addresses {
 }
 
 /// A counted connection, until it is dropped.
-pub(super) struct Counted {
+pub(super) struct CountedConnection {
     addresses: Arc<Addresses>,
     /// `None`: exempt from counting.
     address: Option<IpAddr>,
@@ -32,7 +32,7 @@ impl Addresses {
     }
 
     /// Counts a connection; `None` if its address has reached the limit.
-    pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Counted> {
+    pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<CountedConnection> {
         let max = self.max.filter(|_| !self.is_exempt(peer));
         let address = max.map(|_| subscriber_network(peer));
         if let Some((max, address)) = max.zip(address) {
@@ -43,7 +43,7 @@ impl Addresses {
             }
             *count += 1;
         }
-        Some(Counted { addresses: Arc::clone(self), address })
+        Some(CountedConnection { addresses: Arc::clone(self), address })
     }
 
     fn is_exempt(&self, peer: IpAddr) -> bool {
@@ -55,7 +55,7 @@ impl Addresses {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         let Some(address) = self.address else { return };
         let mut open = self.addresses.open();
@@ -100,7 +100,7 @@ mod tests {
         assert!(open.iter().all(Option::is_some));
     }
 
-    /// Whoever has gone leaves nothing behind.
+    /// An address without connections has no entry.
     #[test]
     fn addresses_without_connections_are_forgotten() {
         let addresses = Addresses::new(Some(1), Vec::new());

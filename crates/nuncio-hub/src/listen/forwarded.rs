@@ -14,11 +14,11 @@ use http::{HeaderMap, HeaderValue};
 use crate::config::Network;
 
 /// Maximum length of a DNS name with a port.
-const LONGEST_HOST: usize = 253 + 6;
+const MAX_HOST_BYTES: usize = 253 + 6;
 /// Maximum length of a path prefix.
-const LONGEST_PREFIX: usize = 256;
+const MAX_PREFIX_BYTES: usize = 256;
 /// Maximum number of pairs in an element; four have a meaning.
-const MOST_PAIRS: usize = 16;
+const MAX_PAIRS: usize = 16;
 
 /// The address of the hub as trusted proxies report it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -34,10 +34,14 @@ pub(super) struct Forwarded {
 impl Forwarded {
     /// Reads the headers of a request from a trusted proxy; `None` if they contain nothing usable.
     pub(super) fn read(headers: &HeaderMap, proxies: &[Network]) -> Option<Self> {
-        let (standard, usual) = (standard(headers, proxies), usual(headers, proxies));
-        let said = match (standard, usual) {
-            (Some(standard), Some(usual)) if !standard.agrees(&usual) => {
-                tracing::debug!(?standard, ?usual, "Forwarded and X-Forwarded-* differ: both are ignored");
+        let (rfc7239, x_forwarded) = (rfc7239(headers, proxies), x_forwarded(headers, proxies));
+        let said = match (rfc7239, x_forwarded) {
+            (Some(rfc7239), Some(x_forwarded)) if !rfc7239.agrees(&x_forwarded) => {
+                tracing::debug!(
+                    ?rfc7239,
+                    ?x_forwarded,
+                    "Forwarded and X-Forwarded-* differ: both are ignored"
+                );
                 return None;
             }
             (_, Some(said)) | (Some(said), None) => said,
@@ -59,7 +63,7 @@ impl Forwarded {
             Some(host) => host.clone(),
             None => self::host(host?)?,
         };
-        Some(format!("{scheme}://{}{}", without_usual_port(&host, scheme), self.prefix))
+        Some(format!("{scheme}://{}{}", without_default_port(&host, scheme), self.prefix))
     }
 
     /// True if both have the same host and scheme. (`Forwarded` has no prefix.)
@@ -69,7 +73,7 @@ impl Forwarded {
 
     fn new(scheme: Option<&'static str>, host: Option<String>, prefix: String) -> Self {
         let host = match (host, scheme) {
-            (Some(host), Some(scheme)) => Some(without_usual_port(&host, scheme).to_owned()),
+            (Some(host), Some(scheme)) => Some(without_default_port(&host, scheme).to_owned()),
             (host, _) => host,
         };
         Self { scheme, host, prefix }
@@ -89,21 +93,21 @@ pub(super) fn caller(headers: &HeaderMap, proxies: &[Network]) -> Option<IpAddr>
         }
         last
     };
-    let usual = list(headers, "x-forwarded-for").map(|nodes| outermost(&mut nodes.into_iter().rev()));
+    let x_forwarded = list(headers, "x-forwarded-for").map(|nodes| outermost(&mut nodes.into_iter().rev()));
     let lines: Vec<_> =
         headers.get_all("forwarded").iter().map(|line| line.to_str().unwrap_or("?")).collect();
-    let standard = (!lines.is_empty()).then(|| {
+    let rfc7239 = (!lines.is_empty()).then(|| {
         let elements = elements(&lines.join(","))?;
         outermost(&mut elements.iter().rev().map(|element| element.node.as_deref().unwrap_or("?")))
     });
-    match (standard, usual) {
-        (Some(standard), Some(usual)) => standard.filter(|standard| Some(*standard) == usual),
+    match (rfc7239, x_forwarded) {
+        (Some(rfc7239), Some(x_forwarded)) => rfc7239.filter(|rfc7239| Some(*rfc7239) == x_forwarded),
         (Some(said), None) | (None, Some(said)) => said,
         (None, None) => None,
     }
 }
 
-fn without_usual_port<'a>(host: &'a str, scheme: &str) -> &'a str {
+fn without_default_port<'a>(host: &'a str, scheme: &str) -> &'a str {
     let port = if scheme == "https" { ":443" } else { ":80" };
     host.strip_suffix(port).unwrap_or(host)
 }
@@ -119,7 +123,7 @@ struct Element {
 }
 
 /// Reads `Forwarded`; `None` if it was not sent. A malformed one counts as empty.
-fn standard(headers: &HeaderMap, proxies: &[Network]) -> Option<Forwarded> {
+fn rfc7239(headers: &HeaderMap, proxies: &[Network]) -> Option<Forwarded> {
     let lines: Vec<_> = headers.get_all("forwarded").iter().map(HeaderValue::to_str).collect();
     if lines.is_empty() {
         return None;
@@ -171,7 +175,7 @@ impl Element {
     /// Sets a pair; `None` if the name is invalid, repeated, or one too many.
     fn set(&mut self, name: &str, value: String) -> Option<()> {
         self.pairs += 1;
-        if self.pairs > MOST_PAIRS {
+        if self.pairs > MAX_PAIRS {
             return None;
         }
         let is_token = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
@@ -211,7 +215,7 @@ fn value(text: &str) -> Option<(String, &str)> {
 }
 
 /// Reads `X-Forwarded-*`; `None` if none was sent.
-fn usual(headers: &HeaderMap, proxies: &[Network]) -> Option<Forwarded> {
+fn x_forwarded(headers: &HeaderMap, proxies: &[Network]) -> Option<Forwarded> {
     let nodes = list(headers, "x-forwarded-for");
     // The number of trusted proxies on the path, besides the peer itself.
     let hops = nodes.iter().flatten().rev().take_while(|node| is_proxy(node, proxies)).count();
@@ -261,7 +265,7 @@ fn host(text: &str) -> Option<String> {
         inner.is_some_and(|inner| inner.parse::<Ipv6Addr>().is_ok())
     };
     let is_port = port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0);
-    let is_host = is_port && (is_name(name) || is_v6(name)) && text.len() <= LONGEST_HOST;
+    let is_host = is_port && (is_name(name) || is_v6(name)) && text.len() <= MAX_HOST_BYTES;
     is_host.then_some(text)
 }
 
@@ -279,7 +283,7 @@ fn prefix(text: &str) -> Option<String> {
     if path.is_empty() {
         return text.starts_with('/').then(String::new);
     }
-    let is_path = path.strip_prefix('/')?.split('/').all(is_segment) && path.len() <= LONGEST_PREFIX;
+    let is_path = path.strip_prefix('/')?.split('/').all(is_segment) && path.len() <= MAX_PREFIX_BYTES;
     is_path.then(|| path.to_owned())
 }
 

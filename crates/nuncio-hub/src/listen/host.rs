@@ -28,7 +28,7 @@ use crate::config::Network;
 
 /// The host names of the hub, and the sources they may come from.
 #[derive(Clone, Debug)]
-pub(crate) struct Names {
+pub(crate) struct HostNames {
     /// Hosts under which callers may address the hub; empty: any.
     pub(crate) own: Vec<String>,
     /// Trusted proxies, whose forwarding headers are read.
@@ -44,7 +44,7 @@ pub(crate) struct Names {
 #[derive(Clone)]
 pub(super) struct HostCheck<S> {
     inner: S,
-    names: Arc<Names>,
+    names: Arc<HostNames>,
     /// The peer is a trusted proxy.
     is_proxy: bool,
     peer: IpAddr,
@@ -72,14 +72,14 @@ impl Peer {
 
 /// The reason why a request is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Refused {
+enum HostRefusal {
     /// Its host is not one of the hub's.
     Misdirected,
     /// It has two `Host` headers.
     Ambiguous,
 }
 
-impl Refused {
+impl HostRefusal {
     fn response(self) -> Response {
         let (status, message) = match self {
             Self::Misdirected => (
@@ -94,18 +94,18 @@ impl Refused {
 }
 
 impl<S> HostCheck<S> {
-    pub(super) fn new(inner: S, names: Arc<Names>, peer: IpAddr) -> Self {
+    pub(super) fn new(inner: S, names: Arc<HostNames>, peer: IpAddr) -> Self {
         let is_proxy = names.proxies.iter().any(|network| network.contains(peer));
         Self { inner, names, is_proxy, peer }
     }
 
     /// Refuses a request for another host; any other one gets its [`Peer`] and its base as extensions.
-    fn admit<B>(&self, request: &mut Request<B>) -> Result<(), Refused> {
+    fn admit<B>(&self, request: &mut Request<B>) -> Result<(), HostRefusal> {
         if request.headers().get_all(header::HOST).iter().nth(1).is_some() {
-            return Err(Refused::Ambiguous);
+            return Err(HostRefusal::Ambiguous);
         }
         if !self.knows(authority(request)) {
-            return Err(Refused::Misdirected);
+            return Err(HostRefusal::Misdirected);
         }
         let said = || forwarded::caller(request.headers(), &self.names.proxies);
         let address = if self.is_proxy { said().unwrap_or(self.peer) } else { self.peer };
@@ -117,7 +117,7 @@ impl<S> HostCheck<S> {
             return Ok(());
         };
         if forwarded.host().is_some_and(|host| !self.knows(Some(host))) {
-            return Err(Refused::Misdirected);
+            return Err(HostRefusal::Misdirected);
         }
         let base = forwarded.base(self.names.scheme, authority(request));
         if let Some(base) = base.as_deref().and_then(PublicBase::parse) {
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     fn check(own: &[&str], peer: &str) -> HostCheck<()> {
-        let names = Names {
+        let names = HostNames {
             own: own.iter().map(|&own| own.to_owned()).collect(),
             proxies: vec!["127.0.0.2".parse().unwrap(), "10.0.0.0/8".parse().unwrap()],
             follow: true,
@@ -214,10 +214,10 @@ mod tests {
     fn a_request_has_one_host() {
         for (own, hosts, expected) in [
             (OWN, &["localhost"][..], Ok(())),
-            (OWN, &["localhost", "evil.example"], Err(Refused::Ambiguous)),
-            (OWN, &["evil.example", "localhost"], Err(Refused::Ambiguous)),
-            (OWN, &["localhost", "localhost"], Err(Refused::Ambiguous)),
-            (&[], &["a.example", "b.example"], Err(Refused::Ambiguous)),
+            (OWN, &["localhost", "evil.example"], Err(HostRefusal::Ambiguous)),
+            (OWN, &["evil.example", "localhost"], Err(HostRefusal::Ambiguous)),
+            (OWN, &["localhost", "localhost"], Err(HostRefusal::Ambiguous)),
+            (&[], &["a.example", "b.example"], Err(HostRefusal::Ambiguous)),
         ] {
             let mut request = Request::new(());
             for host in hosts {
@@ -225,7 +225,7 @@ mod tests {
             }
             assert_eq!(check(own, "127.0.0.1").admit(&mut request), expected, "{hosts:?}");
         }
-        assert_eq!(Refused::Ambiguous.response().status(), StatusCode::BAD_REQUEST);
+        assert_eq!(HostRefusal::Ambiguous.response().status(), StatusCode::BAD_REQUEST);
     }
 
     #[test]

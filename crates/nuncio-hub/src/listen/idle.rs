@@ -27,12 +27,12 @@ use tokio::time::Instant;
 use crate::config::Connections;
 
 /// Checks within the shortest of the timeouts.
-const LOOKS: u32 = 3;
+const CHECKS_PER_TIMEOUT: u32 = 3;
 
 /// Counters of the activity on a connection. Their relative order does not matter: a change that one check
 /// misses is seen by the next.
 #[derive(Debug, Default)]
-pub(super) struct Pulse {
+pub(super) struct Activity {
     in_flight: AtomicUsize,
     /// Number of requests so far.
     begun: AtomicU64,
@@ -48,7 +48,7 @@ pub(super) struct Pulse {
 
 /// The counters at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Reading {
+struct ActivityCounts {
     in_flight: usize,
     begun: u64,
     written: u64,
@@ -58,7 +58,7 @@ struct Reading {
     is_http2: bool,
 }
 
-impl Pulse {
+impl Activity {
     pub(super) fn read(&self, bytes: usize) {
         self.read.fetch_add(bytes as u64, Relaxed);
     }
@@ -71,16 +71,16 @@ impl Pulse {
         self.is_blocked.store(is_blocked, Relaxed);
     }
 
-    fn begin(self: &Arc<Self>, version: Version) -> InFlight {
+    fn begin(self: &Arc<Self>, version: Version) -> RequestInFlight {
         if self.begun.fetch_add(1, Relaxed) == 0 {
             self.is_http2.store(version == Version::HTTP_2, Relaxed);
         }
         self.in_flight.fetch_add(1, Relaxed);
-        InFlight(Arc::clone(self))
+        RequestInFlight(Arc::clone(self))
     }
 
-    fn reading(&self) -> Reading {
-        Reading {
+    fn reading(&self) -> ActivityCounts {
+        ActivityCounts {
             in_flight: self.in_flight.load(Relaxed),
             begun: self.begun.load(Relaxed),
             has_part: self.read.load(Relaxed) > self.settled.load(Relaxed),
@@ -92,9 +92,9 @@ impl Pulse {
 }
 
 /// A request without a complete response.
-struct InFlight(Arc<Pulse>);
+struct RequestInFlight(Arc<Activity>);
 
-impl Drop for InFlight {
+impl Drop for RequestInFlight {
     fn drop(&mut self) {
         self.0.settled.store(self.0.read.load(Relaxed), Relaxed);
         self.0.in_flight.fetch_sub(1, Relaxed);
@@ -102,18 +102,18 @@ impl Drop for InFlight {
 }
 
 /// Counts requests in flight, from their heads to the last bytes of their responses.
-pub(super) struct Counted<S> {
+pub(super) struct CountedService<S> {
     inner: S,
-    pulse: Arc<Pulse>,
+    activity: Arc<Activity>,
 }
 
-impl<S> Counted<S> {
-    pub(super) fn new(inner: S, pulse: Arc<Pulse>) -> Self {
-        Self { inner, pulse }
+impl<S> CountedService<S> {
+    pub(super) fn new(inner: S, activity: Arc<Activity>) -> Self {
+        Self { inner, activity }
     }
 }
 
-impl<S, A, B> Service<Request<A>> for Counted<S>
+impl<S, A, B> Service<Request<A>> for CountedService<S>
 where
     S: Service<Request<A>, Response = Response<B>>,
     S::Future: Unpin,
@@ -123,7 +123,7 @@ where
     type Future = Answering<S::Future>;
 
     fn call(&self, request: Request<A>) -> Self::Future {
-        let in_flight = Some(self.pulse.begin(request.version()));
+        let in_flight = Some(self.activity.begin(request.version()));
         Answering { future: self.inner.call(request), in_flight }
     }
 }
@@ -131,7 +131,7 @@ where
 /// The future of a response.
 pub(super) struct Answering<F> {
     future: F,
-    in_flight: Option<InFlight>,
+    in_flight: Option<RequestInFlight>,
 }
 
 impl<F, B, E> Future for Answering<F>
@@ -150,7 +150,7 @@ where
 /// The body of a response. hyper drops it with its last byte, or with its stream.
 pub(super) struct CountedBody<B> {
     body: B,
-    _in_flight: Option<InFlight>,
+    _in_flight: Option<RequestInFlight>,
 }
 
 impl<B: Body + Unpin> Body for CountedBody<B> {
@@ -188,7 +188,7 @@ pub(super) enum Verdict {
 #[derive(Debug)]
 pub(super) struct Watch {
     timeouts: Connections,
-    seen: Reading,
+    seen: ActivityCounts,
     /// Time of the last activity.
     quiet_since: Instant,
     /// Time at which a part of a request head was first seen.
@@ -203,7 +203,7 @@ impl Watch {
     pub(super) fn new(timeouts: Connections, now: Instant) -> Self {
         Self {
             timeouts,
-            seen: Reading::default(),
+            seen: ActivityCounts::default(),
             quiet_since: now,
             head_since: None,
             blocked_since: None,
@@ -214,7 +214,7 @@ impl Watch {
     /// Interval between checks.
     pub(super) fn interval(&self) -> Duration {
         let Connections { head_timeout, idle_timeout, write_timeout, .. } = self.timeouts;
-        head_timeout.min(idle_timeout).min(write_timeout) / LOOKS
+        head_timeout.min(idle_timeout).min(write_timeout) / CHECKS_PER_TIMEOUT
     }
 
     /// Notes that the connection was asked to close for another reason.
@@ -222,11 +222,11 @@ impl Watch {
         self.closing_since.get_or_insert(now);
     }
 
-    pub(super) fn look(&mut self, pulse: &Pulse, now: Instant) -> Verdict {
-        self.judge(pulse.reading(), now)
+    pub(super) fn look(&mut self, activity: &Activity, now: Instant) -> Verdict {
+        self.judge(activity.reading(), now)
     }
 
-    fn judge(&mut self, reading: Reading, now: Instant) -> Verdict {
+    fn judge(&mut self, reading: ActivityCounts, now: Instant) -> Verdict {
         let seen = std::mem::replace(&mut self.seen, reading);
         let writes = reading.written != seen.written;
         self.blocked_since =
@@ -272,7 +272,7 @@ mod tests {
     const WRITE: u64 = 60;
 
     /// A connection's story: at these seconds it reads so. Gives when it was closed and cut.
-    fn check(name: &str, story: &[(u64, Reading)], expected: &[(u64, Verdict)]) {
+    fn check(name: &str, story: &[(u64, ActivityCounts)], expected: &[(u64, Verdict)]) {
         let timeouts = Connections {
             head_timeout: Duration::from_secs(HEAD),
             idle_timeout: Duration::from_secs(IDLE),
@@ -297,34 +297,34 @@ mod tests {
     #[test]
     fn what_is_closed_and_when() {
         use Verdict::{Close, Cut};
-        let one = Reading { begun: 1, written: 100, ..Reading::default() };
-        let two = Reading { is_http2: true, ..one };
-        let asking = Reading { in_flight: 1, begun: 1, has_part: true, ..Reading::default() };
-        let part = Reading { has_part: true, ..Reading::default() };
+        let one = ActivityCounts { begun: 1, written: 100, ..ActivityCounts::default() };
+        let two = ActivityCounts { is_http2: true, ..one };
+        let asking = ActivityCounts { in_flight: 1, begun: 1, has_part: true, ..ActivityCounts::default() };
+        let part = ActivityCounts { has_part: true, ..ActivityCounts::default() };
         check("silent", &[], &[(30, Close), (40, Cut)]);
         check("half a request", &[(5, part)], &[(30, Close), (40, Cut)]);
         // Before the first request nobody knows the version.
-        let settings = Reading { written: 50, ..part };
+        let settings = ActivityCounts { written: 50, ..part };
         check("the preface of HTTP/2", &[(1, settings)], &[(30, Close), (40, Cut)]);
-        let pongs: Vec<_> = (0..100).map(|n| (n * 10, Reading { written: 50 + n, ..part })).collect();
+        let pongs: Vec<_> = (0..100).map(|n| (n * 10, ActivityCounts { written: 50 + n, ..part })).collect();
         check("pings and pongs and no request", &pongs, &[(30, Close), (40, Cut)]);
         check("one request", &[(1, one)], &[(130, Close), (140, Cut)]);
         check("one request of HTTP/2", &[(1, two)], &[(130, Close), (140, Cut)]);
         check("a request in flight", &[(1, asking)], &[]);
         check("a long one", &[(1, asking), (500, one)], &[(620, Close), (630, Cut)]);
-        let second = Reading { begun: 2, written: 200, ..one };
+        let second = ActivityCounts { begun: 2, written: 200, ..one };
         check("a second one", &[(1, one), (100, second)], &[(220, Close), (230, Cut)]);
-        let half = Reading { has_part: true, ..one };
+        let half = ActivityCounts { has_part: true, ..one };
         check("half a second one", &[(1, one), (60, half)], &[(90, Close), (100, Cut)]);
         check("half a second one at once", &[(1, half)], &[(50, Close), (60, Cut)]);
         let whole = [(1, one), (60, half), (80, second)];
         check("a second one in time", &whole, &[(200, Close), (210, Cut)]);
-        let frames = |n| Reading { has_part: true, written: 100 + n, ..two };
+        let frames = |n| ActivityCounts { has_part: true, written: 100 + n, ..two };
         let pongs: Vec<_> = (0..100).map(|n| (n * 10, frames(n))).collect();
         check("pings and pongs", &pongs, &[(130, Close), (250, Cut)]);
-        let takes: Vec<_> = (0..30).map(|n| (n * 10, Reading { written: 100 + n, ..one })).collect();
+        let takes: Vec<_> = (0..30).map(|n| (n * 10, ActivityCounts { written: 100 + n, ..one })).collect();
         check("a large answer, taken slowly", &takes, &[(410, Close), (420, Cut)]);
-        let late = Reading { in_flight: 1, begun: 2, ..one };
+        let late = ActivityCounts { in_flight: 1, begun: 2, ..one };
         check(
             "a request at the last moment",
             &[(1, one), (135, late), (300, second)],
@@ -336,17 +336,24 @@ mod tests {
     fn who_does_not_take_the_answer_is_cut() {
         use Verdict::Cut;
         for is_http2 in [false, true] {
-            let streams = Reading { in_flight: 1, begun: 1, written: 100, is_http2, ..Reading::default() };
-            let blocked = Reading { is_blocked: true, ..streams };
+            let streams = ActivityCounts {
+                in_flight: 1,
+                begun: 1,
+                written: 100,
+                is_http2,
+                ..ActivityCounts::default()
+            };
+            let blocked = ActivityCounts { is_blocked: true, ..streams };
             check("a stream with nothing to say", &[(1, streams)], &[]);
             check("a stream that nobody reads", &[(1, blocked)], &[(80, Cut)]);
             check("after a while", &[(1, streams), (495, blocked)], &[(560, Cut)]);
             check("in time", &[(1, streams), (495, blocked), (550, streams)], &[]);
             let slow: Vec<_> =
-                (0..20).map(|n| (1 + n * 50, Reading { written: 100 + n, ..blocked })).collect();
+                (0..20).map(|n| (1 + n * 50, ActivityCounts { written: 100 + n, ..blocked })).collect();
             check("a stream that is read slowly", &slow, &[]);
         }
-        let answered = Reading { begun: 1, written: 100, is_blocked: true, ..Reading::default() };
+        let answered =
+            ActivityCounts { begun: 1, written: 100, is_blocked: true, ..ActivityCounts::default() };
         check("an answer that nobody reads", &[(1, answered)], &[(80, Cut)]);
     }
 }

@@ -35,12 +35,12 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-pub(crate) use self::host::{Names, Peer};
+pub(crate) use self::host::{HostNames, Peer};
 pub use self::tls::{Certificates, Reload};
 use self::{
     addresses::Addresses,
     host::HostCheck,
-    idle::{Pulse, Verdict, Watch},
+    idle::{Activity, Verdict, Watch},
     stream::Stream,
 };
 use crate::config::Connections;
@@ -74,17 +74,17 @@ const BUFFER_BYTES: usize = 64 * 1024;
 pub(crate) struct Listener {
     pub(crate) socket: TcpListener,
     pub(crate) certificates: Option<Certificates>,
-    pub(crate) names: Names,
+    pub(crate) names: HostNames,
     pub(crate) connections: Connections,
 }
 
 /// A listener in shutdown: still accepts, so that new callers are told why, until it is closed.
-pub(crate) struct Open {
+pub(crate) struct DrainingListener {
     closing: watch::Sender<()>,
     accepting: AbortOnDropHandle<Infallible>,
 }
 
-impl Open {
+impl DrainingListener {
     /// Stops accepting, asks the open connections to close, and waits for them; false if some did not close
     /// in time.
     pub(crate) async fn close(self, grace: Duration) -> bool {
@@ -100,11 +100,15 @@ impl Open {
 impl Listener {
     /// Serves until `shutdown` completes, and then until the returned value is closed: a draining hub still
     /// answers.
-    pub(crate) async fn serve<S: Answers>(self, service: S, shutdown: impl Future<Output = ()>) -> Open {
+    pub(crate) async fn serve<S: Answers>(
+        self,
+        service: S,
+        shutdown: impl Future<Output = ()>,
+    ) -> DrainingListener {
         let (closing, _) = watch::channel(());
         let accepting = AbortOnDropHandle::new(tokio::spawn(self.accept_all(service, closing.clone())));
         shutdown.await;
-        Open { closing, accepting }
+        DrainingListener { closing, accepting }
     }
 
     async fn accept_all<S: Answers>(self, service: S, closing: watch::Sender<()>) -> Infallible {
@@ -211,7 +215,7 @@ impl<S> Answers for S where
 struct Edge<S> {
     engine: auto::Builder<TokioExecutor>,
     certificates: Option<Certificates>,
-    names: Arc<Names>,
+    names: Arc<HostNames>,
     connections: Connections,
     service: S,
 }
@@ -223,10 +227,10 @@ impl<S: Answers> Edge<S> {
             _ = closing.changed() => return,
         };
         let Some(stream) = stream else { return };
-        let pulse = Arc::new(Pulse::default());
+        let activity = Arc::new(Activity::default());
         let check = HostCheck::new(self.service.clone(), Arc::clone(&self.names), peer.ip());
-        let service = idle::Counted::new(check, Arc::clone(&pulse));
-        let io = TokioIo::new(stream::Counted::new(stream, Arc::clone(&pulse)));
+        let service = idle::CountedService::new(check, Arc::clone(&activity));
+        let io = TokioIo::new(stream::CountedStream::new(stream, Arc::clone(&activity)));
         let connection = self.engine.serve_connection(io, service);
 
         let mut watch = Watch::new(self.connections, Instant::now());
@@ -250,7 +254,7 @@ impl<S: Answers> Edge<S> {
                 }
                 () = &mut look => {
                     let now = Instant::now();
-                    match watch.look(&pulse, now) {
+                    match watch.look(&activity, now) {
                         Verdict::Keep => {}
                         Verdict::Close => connection.as_mut().graceful_shutdown(),
                         Verdict::Cut => {

@@ -13,7 +13,7 @@ use tokio::{
 };
 use tokio_rustls::server::TlsStream;
 
-use super::idle::Pulse;
+use super::idle::Activity;
 
 /// Plain or TLS: one type, so that hyper is compiled once.
 pub(super) enum Stream {
@@ -21,21 +21,21 @@ pub(super) enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// A stream that counts bytes and stalled writes in its [`Pulse`].
-pub(super) struct Counted {
+/// A stream that counts bytes and stalled writes in its [`Activity`].
+pub(super) struct CountedStream {
     stream: Stream,
-    pulse: Arc<Pulse>,
+    activity: Arc<Activity>,
 }
 
-impl Counted {
-    pub(super) fn new(stream: Stream, pulse: Arc<Pulse>) -> Self {
-        Self { stream, pulse }
+impl CountedStream {
+    pub(super) fn new(stream: Stream, activity: Arc<Activity>) -> Self {
+        Self { stream, activity }
     }
 
     fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        self.pulse.blocked(written.is_pending());
+        self.activity.blocked(written.is_pending());
         if let Poll::Ready(Ok(count)) = &written {
-            self.pulse.wrote(*count);
+            self.activity.wrote(*count);
         }
         written
     }
@@ -51,7 +51,7 @@ macro_rules! either {
     };
 }
 
-impl AsyncRead for Counted {
+impl AsyncRead for CountedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -59,12 +59,12 @@ impl AsyncRead for Counted {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = either!(self, stream => Pin::new(stream).poll_read(cx, buf));
-        self.pulse.read(buf.filled().len() - before);
+        self.activity.read(buf.filled().len() - before);
         read
     }
 }
 
-impl AsyncWrite for Counted {
+impl AsyncWrite for CountedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = either!(self, stream => Pin::new(stream).poll_write(cx, buf));
         self.wrote(written)
@@ -89,7 +89,7 @@ impl AsyncWrite for Counted {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // TLS accepts what is written and buffers it until the socket takes it.
         let flushed = either!(self, stream => Pin::new(stream).poll_flush(cx));
-        self.pulse.blocked(flushed.is_pending());
+        self.activity.blocked(flushed.is_pending());
         flushed
     }
 

@@ -24,7 +24,7 @@ use tokio_rustls::{
 use crate::config::{TlsFiles, shown_path};
 
 /// Interval at which the files are read.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const RELOAD_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The first byte of a TLS handshake.
 const HANDSHAKE: u8 = 0x16;
@@ -37,7 +37,7 @@ const NOT_PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
     this port speaks https; call it by https://\n";
 
 /// Maximum number of bytes read from such a client, so that it gets to read the response.
-const MOST_PLAIN: u64 = 64 * 1024;
+const MAX_PLAIN_BYTES: u64 = 64 * 1024;
 
 /// The certificate for new connections. Cheap to clone.
 #[derive(Clone)]
@@ -102,7 +102,7 @@ impl Certificates {
         // A missing file is logged once as well.
         let mut last = String::new();
         loop {
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(RELOAD_INTERVAL).await;
             let this = self.clone();
             // Files may be on a disk that hangs.
             match tokio::task::spawn_blocking(move || this.reload()).await {
@@ -146,7 +146,7 @@ impl fmt::Debug for Certificates {
 async fn refuse(mut stream: TcpStream) -> std::io::Result<()> {
     stream.write_all(NOT_PLAIN).await?;
     stream.shutdown().await?;
-    tokio::io::copy(&mut stream.take(MOST_PLAIN), &mut tokio::io::sink()).await?;
+    tokio::io::copy(&mut stream.take(MAX_PLAIN_BYTES), &mut tokio::io::sink()).await?;
     Ok(())
 }
 
@@ -215,7 +215,7 @@ mod tests {
         let old = current();
         let changed = async {
             for _ in 0..100 {
-                tokio::time::sleep(LOOK_AGAIN).await;
+                tokio::time::sleep(RELOAD_INTERVAL).await;
                 if current() != old {
                     return true;
                 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 pub(crate) use nuncio_server::push::Vault;
 
-use super::{Desired, Refused, settings};
+use super::{ChangeRefusal, Desired, settings};
 use crate::{clock::now, config::AgentName};
 
 /// The kind of the records.
@@ -61,23 +61,23 @@ impl AgentRecords {
         name: &AgentName,
         given: &Map<String, Value>,
         expect: Expect,
-    ) -> Result<u64, Refused> {
+    ) -> Result<u64, ChangeRefusal> {
         let vault = self.vault.as_ref().ok_or_else(|| {
-            Refused::Failed(
+            ChangeRefusal::Failed(
                 "agents of the API are stored under a key, and this hub has none; start it with --key-file"
                     .to_owned(),
             )
         })?;
-        let text = serde_json::to_string(given).map_err(|error| Refused::Failed(error.to_string()))?;
+        let text = serde_json::to_string(given).map_err(|error| ChangeRefusal::Failed(error.to_string()))?;
         let sealed =
-            vault.seal(&sealed_for(name), &text).map_err(|error| Refused::Failed(error.to_string()))?;
+            vault.seal(&sealed_for(name), &text).map_err(|error| ChangeRefusal::Failed(error.to_string()))?;
         let put =
             PutRecord { kind: KIND.into(), key: (**name).into(), value: sealed.into(), at: now(), expect };
         let written = self.store.put_records(vec![put]).await?.pop();
         written.unwrap_or(Err(Lost::NotFound)).map_err(|refused| lost(&refused))
     }
 
-    pub(super) async fn drop(&self, name: &str, version: u64) -> Result<(), Refused> {
+    pub(super) async fn drop(&self, name: &str, version: u64) -> Result<(), ChangeRefusal> {
         self.store
             .delete_record(KIND, name, Expect::Version(version))
             .await?
@@ -91,9 +91,9 @@ fn sealed_for(name: &str) -> String {
     format!("agent {name}")
 }
 
-fn lost(lost: &Lost) -> Refused {
+fn lost(lost: &Lost) -> ChangeRefusal {
     match lost {
-        Lost::Version(version) => Refused::Changed(version.0),
-        Lost::NotFound | Lost::Held | Lost::KeyTaken | Lost::Full => Refused::Changed(0),
+        Lost::Version(version) => ChangeRefusal::Changed(version.0),
+        Lost::NotFound | Lost::Held | Lost::KeyTaken | Lost::Full => ChangeRefusal::Changed(0),
     }
 }

@@ -25,30 +25,33 @@ pub(crate) use self::{
 };
 use crate::{
     config::{self, AgentName},
-    fleet::{Agent, Fleet},
+    fleet::{Fleet, ServedAgent},
 };
 
 /// Time for the tasks of a removed agent to end.
 const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
 /// The interval of reads for agents that were added on other hubs.
-const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+const SYNC_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Activates a prepared agent.
-pub(crate) type Activate = Box<dyn FnOnce() -> Result<Arc<Agent>> + Send>;
+pub(crate) type Activate = Box<dyn FnOnce() -> Result<Arc<ServedAgent>> + Send>;
 
 /// Prepares agents.
 #[async_trait]
 pub(crate) trait PrepareAgent: Send + Sync {
     /// Prepares an agent that replaces `before` and continues its tasks. Every step that can fail happens
     /// here; nothing changes until the agent is activated.
-    async fn prepare(self: Arc<Self>, desired: config::Agent, before: Option<Arc<Agent>>)
-    -> Result<Activate>;
+    async fn prepare(
+        self: Arc<Self>,
+        desired: config::Agent,
+        before: Option<Arc<ServedAgent>>,
+    ) -> Result<Activate>;
 }
 
 /// The reason why a change was refused.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum ChangeRefusal {
     /// The agent does not exist.
     Missing,
     /// The name is used by an agent of this origin.
@@ -66,7 +69,7 @@ pub(crate) enum Refused {
     Store(StoreError),
 }
 
-impl From<StoreError> for Refused {
+impl From<StoreError> for ChangeRefusal {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
@@ -89,7 +92,7 @@ pub(crate) struct Desired {
 
 /// The desired agents of each origin, and the agents that are served.
 #[derive(Default)]
-struct State {
+struct RegistryState {
     /// Of the command line and the file.
     configured: BTreeMap<AgentName, config::Agent>,
     /// Of the API.
@@ -98,7 +101,7 @@ struct State {
     made: BTreeMap<AgentName, config::Agent>,
 }
 
-impl State {
+impl RegistryState {
     /// The desired agent of this name; the configuration has priority over the API.
     fn desired(&self, name: &str) -> Option<Desired> {
         let configured = self.configured.get(name).map(|agent| Desired { agent: agent.clone(), given: None });
@@ -112,7 +115,7 @@ pub(crate) struct Registry {
     factory: Arc<dyn PrepareAgent>,
     records: AgentRecords,
     /// Serializes changes, however long one takes. Calls to agents do not wait for it.
-    state: Mutex<State>,
+    state: Mutex<RegistryState>,
 }
 
 impl Registry {
@@ -168,7 +171,7 @@ impl Registry {
             return std::future::pending().await;
         }
         loop {
-            tokio::time::sleep(LOOK_INTERVAL).await;
+            tokio::time::sleep(SYNC_INTERVAL).await;
             if let Err(error) = self.look().await {
                 tracing::debug!(%error, "agents that were added on other hubs cannot be read");
             }
@@ -181,14 +184,18 @@ impl Registry {
     }
 
     /// Adds an agent.
-    pub(crate) async fn add(&self, name: &AgentName, given: Map<String, Value>) -> Result<Added, Refused> {
+    pub(crate) async fn add(
+        &self,
+        name: &AgentName,
+        given: Map<String, Value>,
+    ) -> Result<Added, ChangeRefusal> {
         let agent = settings::read(name, &given)?;
         let mut state = self.state.lock().await;
         if let Some(taken) = state.desired(name) {
-            return Err(Refused::Taken(taken.agent.origin));
+            return Err(ChangeRefusal::Taken(taken.agent.origin));
         }
         if self.fleet.get(name).is_some() {
-            return Err(Refused::Taken(config::AgentOrigin::Flag));
+            return Err(ChangeRefusal::Taken(config::AgentOrigin::Flag));
         }
         let root = self.fleet.default_agent();
         self.keep(&mut state, agent, given, Expect::Absent).await?;
@@ -201,12 +208,12 @@ impl Registry {
         name: &str,
         patch: Map<String, Value>,
         expect: Expect,
-    ) -> Result<u64, Refused> {
+    ) -> Result<u64, ChangeRefusal> {
         let mut state = self.state.lock().await;
         let (mut given, version) = self.ours(&state, name)?;
         expected(expect, version)?;
         merge(&mut given, patch);
-        let name = name.parse().map_err(Refused::Invalid)?;
+        let name = name.parse().map_err(ChangeRefusal::Invalid)?;
         let agent = settings::read(&name, &given)?;
         self.keep(&mut state, agent, given, Expect::Version(version)).await
     }
@@ -215,13 +222,13 @@ impl Registry {
     /// restart.
     async fn keep(
         &self,
-        state: &mut State,
+        state: &mut RegistryState,
         agent: config::Agent,
         given: Map<String, Value>,
         expect: Expect,
-    ) -> Result<u64, Refused> {
+    ) -> Result<u64, ChangeRefusal> {
         let name = agent.name.clone();
-        let failed = |error: anyhow::Error| Refused::Failed(format!("{error:#}"));
+        let failed = |error: anyhow::Error| ChangeRefusal::Failed(format!("{error:#}"));
         let activate = self.prepare(&agent).await.map_err(failed)?;
         let version = self.records.put(&name, &given, expect).await?;
         state.added.insert(name, Desired { agent: agent.clone(), given: Some((given, version)) });
@@ -230,7 +237,7 @@ impl Registry {
     }
 
     /// Removes an agent. Its tasks stay in the store.
-    pub(crate) async fn remove(&self, name: &str, expect: Expect) -> Result<(), Refused> {
+    pub(crate) async fn remove(&self, name: &str, expect: Expect) -> Result<(), ChangeRefusal> {
         let mut state = self.state.lock().await;
         let (_, version) = self.ours(&state, name)?;
         expected(expect, version)?;
@@ -241,12 +248,14 @@ impl Registry {
     }
 
     /// The settings given to the API, if the agent is of that origin.
-    fn ours(&self, state: &State, name: &str) -> Result<(Map<String, Value>, u64), Refused> {
+    fn ours(&self, state: &RegistryState, name: &str) -> Result<(Map<String, Value>, u64), ChangeRefusal> {
         match state.desired(name) {
             Some(Desired { given: Some(given), .. }) => Ok(given),
-            Some(Desired { agent, given: None }) => Err(Refused::Elsewhere(agent.origin)),
-            None if self.fleet.get(name).is_some() => Err(Refused::Elsewhere(config::AgentOrigin::Flag)),
-            None => Err(Refused::Missing),
+            Some(Desired { agent, given: None }) => Err(ChangeRefusal::Elsewhere(agent.origin)),
+            None if self.fleet.get(name).is_some() => {
+                Err(ChangeRefusal::Elsewhere(config::AgentOrigin::Flag))
+            }
+            None => Err(ChangeRefusal::Missing),
         }
     }
 
@@ -256,7 +265,11 @@ impl Registry {
 
     /// Activates these agents and removes those that are not desired any more, in one step. Returns the
     /// agents whose tasks are not continued.
-    fn activate(&self, state: &mut State, ready: Vec<(config::Agent, Activate)>) -> Vec<Arc<Agent>> {
+    fn activate(
+        &self,
+        state: &mut RegistryState,
+        ready: Vec<(config::Agent, Activate)>,
+    ) -> Vec<Arc<ServedAgent>> {
         let mut come = Vec::new();
         for (desired, activate) in ready {
             match activate() {
@@ -278,7 +291,7 @@ impl Registry {
 
     /// Reconciles the served agents with the desired ones: prepares missing and changed ones (with `anew`,
     /// all of the API), and removes those that are not desired.
-    async fn follow(&self, state: &mut State, anew: bool) -> Vec<Arc<Agent>> {
+    async fn follow(&self, state: &mut RegistryState, anew: bool) -> Vec<Arc<ServedAgent>> {
         let mut ready = Vec::new();
         let names = state.configured.keys().chain(state.added.keys());
         let names: std::collections::BTreeSet<AgentName> = names.cloned().collect();
@@ -300,8 +313,8 @@ impl Registry {
 }
 
 /// Drains removed agents concurrently. Only the change that removed them waits for it.
-async fn drain(agents: Vec<Arc<Agent>>) {
-    let drain_one = |agent: &Arc<Agent>| {
+async fn drain(agents: Vec<Arc<ServedAgent>>) {
+    let drain_one = |agent: &Arc<ServedAgent>| {
         let (name, runtime) = (Arc::clone(agent.name()), agent.runtime().cloned());
         async move {
             let Some(runtime) = runtime else { return };
@@ -316,9 +329,9 @@ async fn drain(agents: Vec<Arc<Agent>>) {
     futures_util::future::join_all(agents.iter().map(drain_one)).await;
 }
 
-fn expected(expect: Expect, version: u64) -> Result<(), Refused> {
+fn expected(expect: Expect, version: u64) -> Result<(), ChangeRefusal> {
     match expect {
-        Expect::Version(wanted) if wanted != version => Err(Refused::Changed(version)),
+        Expect::Version(wanted) if wanted != version => Err(ChangeRefusal::Changed(version)),
         _ => Ok(()),
     }
 }

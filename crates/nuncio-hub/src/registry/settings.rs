@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::Refused;
+use super::ChangeRefusal;
 pub(crate) use crate::config::AgentTable as Settings;
 use crate::config::{self, AgentName};
 
@@ -10,14 +10,14 @@ use crate::config::{self, AgentName};
 ///
 /// # Errors
 /// The wrong setting, and the expected value.
-pub(super) fn read(name: &AgentName, given: &Map<String, Value>) -> Result<config::Agent, Refused> {
+pub(super) fn read(name: &AgentName, given: &Map<String, Value>) -> Result<config::Agent, ChangeRefusal> {
     let is_program = |url: &str| url.starts_with("cmd:") || url.starts_with("cmd+json:");
     if given.contains_key("command") || given.get("url").and_then(Value::as_str).is_some_and(is_program) {
-        return Err(Refused::Forbidden(
+        return Err(ChangeRefusal::Forbidden(
             "programs can be set only in the file or on the command line of the hub, because the admin token \
              would otherwise allow running any command"
                 .to_owned(),
         ));
     }
-    config::agent_from_api(name, given).map_err(Refused::Invalid)
+    config::agent_from_api(name, given).map_err(ChangeRefusal::Invalid)
 }

@@ -6,7 +6,7 @@ use nuncio_protocol::AgentCard;
 use nuncio_server::{
     Emitter, ExecContext, Executor, Retention, Runtime,
     bind::BindOptions,
-    push::MasterKey,
+    push::RootKey,
     store::{MemoryStore, RecordQuery, Store},
 };
 use serde_json::json;
@@ -17,9 +17,9 @@ use crate::{
     agents::AgentFactory,
     config::{AgentKind, AgentLimits, AgentOrigin, Upstream},
     fleet::{AgentInfo, Backend},
-    identity::Identity,
+    identity::Authenticator,
     limits::Callers,
-    telemetry::Telemetry,
+    telemetry::HubTelemetry,
     trail::Trail,
 };
 
@@ -40,7 +40,7 @@ impl PrepareAgent for Names {
     async fn prepare(
         self: Arc<Self>,
         wanted: config::Agent,
-        _before: Option<Arc<Agent>>,
+        _before: Option<Arc<ServedAgent>>,
     ) -> Result<Activate> {
         let title = wanted.title.as_deref().unwrap_or_default();
         anyhow::ensure!(title != "broken", "it cannot be made");
@@ -58,7 +58,7 @@ impl PrepareAgent for Names {
 /// All that an agent needs, and nothing more.
 pub(crate) async fn factory(store: &Arc<dyn Store>) -> AgentFactory {
     let (trail, _) = Trail::new(store);
-    let identity = Identity::open(&config::Identity::default(), store, trail, true).await.unwrap();
+    let identity = Authenticator::open(&config::Identity::default(), store, trail, true).await.unwrap();
     let limits = config::Limits::default();
     AgentFactory {
         urls: AgentUrls::new(&"http://127.0.0.1:2602".parse().unwrap(), None),
@@ -70,7 +70,7 @@ pub(crate) async fn factory(store: &Arc<dyn Store>) -> AgentFactory {
         identity,
         limits: Arc::new(ArcSwap::from_pointee(limits)),
         calls: Arc::default(),
-        telemetry: Telemetry::start(&config::Telemetry::default()).unwrap(),
+        telemetry: HubTelemetry::start(&config::Telemetry::default()).unwrap(),
         hub: "hub-1".into(),
         contexts: crate::agents::ContextKey::open(&**store).await.unwrap(),
         profile: None,
@@ -78,7 +78,7 @@ pub(crate) async fn factory(store: &Arc<dyn Store>) -> AgentFactory {
 }
 
 /// One that makes only such agents, and their fleet.
-pub(crate) async fn registry(store: &Arc<dyn Store>, key: &MasterKey) -> (Registry, Arc<Fleet>) {
+pub(crate) async fn registry(store: &Arc<dyn Store>, key: &RootKey) -> (Registry, Arc<Fleet>) {
     let vault = Vault::new(key, "agents").unwrap();
     let records = AgentRecords { store: Arc::clone(store), vault: Some(vault) };
     let factory = factory(store).await;
@@ -88,17 +88,17 @@ pub(crate) async fn registry(store: &Arc<dyn Store>, key: &MasterKey) -> (Regist
 
 struct World {
     store: Arc<dyn Store>,
-    key: MasterKey,
+    key: RootKey,
     fleet: Arc<Fleet>,
     registry: Registry,
 }
 
 impl World {
     async fn new() -> Self {
-        Self::over(Arc::new(MemoryStore::new(100)), MasterKey::random()).await
+        Self::over(Arc::new(MemoryStore::new(100)), RootKey::random()).await
     }
 
-    async fn over(store: Arc<dyn Store>, key: MasterKey) -> Self {
+    async fn over(store: Arc<dyn Store>, key: RootKey) -> Self {
         let (registry, fleet) = registry(&store, &key).await;
         Self { store, key, fleet, registry }
     }
@@ -112,11 +112,11 @@ impl World {
 
     /// What is served, as `name=title`.
     fn served(&self) -> Vec<String> {
-        let told = |agent: &Arc<Agent>| format!("{}={}", agent.name(), agent.shown().card.description);
+        let told = |agent: &Arc<ServedAgent>| format!("{}={}", agent.name(), agent.shown().card.description);
         self.fleet.all().iter().map(told).collect()
     }
 
-    async fn add(&self, name: &str, given: Value) -> Result<u64, Refused> {
+    async fn add(&self, name: &str, given: Value) -> Result<u64, ChangeRefusal> {
         self.registry.add(&name.parse().unwrap(), object(given)).await?;
         Ok(self.registry.find(name).await.unwrap().given.unwrap().1)
     }
@@ -169,9 +169,9 @@ async fn of_two_with_one_name_the_configured_one_is_served_while_it_is_there() {
     let again = world.again(vec![configured("a", "file")]).await;
     assert_eq!(again.served(), ["a=file"]);
     let elsewhere = again.registry.remove("a", Expect::Anything).await.unwrap_err();
-    assert!(matches!(elsewhere, Refused::Elsewhere(AgentOrigin::File)), "{elsewhere:?}");
+    assert!(matches!(elsewhere, ChangeRefusal::Elsewhere(AgentOrigin::File)), "{elsewhere:?}");
     let taken = again.add("a", given("other")).await.unwrap_err();
-    assert!(matches!(taken, Refused::Taken(AgentOrigin::File)), "{taken:?}");
+    assert!(matches!(taken, ChangeRefusal::Taken(AgentOrigin::File)), "{taken:?}");
     // A reload without it.
     assert!(again.registry.configure(vec![], false).await.unwrap().is_empty());
     assert_eq!(again.served(), ["a=api"]);
@@ -242,7 +242,7 @@ async fn what_is_kept_is_sealed_and_without_the_key_it_is_left_out() {
     let query = RecordQuery { kind: "agent".into(), limit: 10, ..RecordQuery::default() };
     let records = world.store.records(&query).await.unwrap();
     assert!(!String::from_utf8_lossy(&records[0].value).contains("s3cret"));
-    let stranger = World::over(Arc::clone(&world.store), MasterKey::random()).await;
+    let stranger = World::over(Arc::clone(&world.store), RootKey::random()).await;
     assert!(stranger.registry.configure(vec![], false).await.unwrap().is_empty());
     assert!(stranger.served().is_empty());
 }

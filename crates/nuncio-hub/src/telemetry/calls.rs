@@ -8,20 +8,24 @@ use prometheus_client::metrics::{gauge::Gauge, histogram::Histogram};
 use tracing::Span;
 
 use super::{
-    metrics::{Agent, Outcome},
+    metrics::{AgentMetrics, Outcome},
     traces::{CallSpan, Traces},
 };
-use crate::call::{AgentCall, Answer, StreamObserver, Subject};
+use crate::call::{AgentCall, CallAnswer, StreamObserver, Subject};
 
 /// The telemetry of the calls of an agent.
-pub(crate) struct Calls {
-    pub(super) metrics: Agent,
+pub(crate) struct CallTelemetry {
+    pub(super) metrics: AgentMetrics,
     pub(super) traces: Option<Traces>,
 }
 
-impl Calls {
+impl CallTelemetry {
     /// Begins to observe a call.
-    pub(crate) fn begin<'a>(self: &'a Arc<Self>, cx: &'a CallContext, call: &impl AgentCall) -> Observed<'a> {
+    pub(crate) fn begin<'a>(
+        self: &'a Arc<Self>,
+        cx: &'a CallContext,
+        call: &impl AgentCall,
+    ) -> ObservedCall<'a> {
         let (op, log) = (call.op(), Span::current());
         let span = self.traces.as_ref().map(|traces| traces.begin(self.metrics.name(), op, cx));
         if !log.is_disabled() {
@@ -31,7 +35,8 @@ impl Calls {
                 log.record("principal", &**principal);
             }
         }
-        let observed = Observed { calls: self, in_flight: InFlight::begin(&self.metrics, op, cx), log, span };
+        let observed =
+            ObservedCall { calls: self, in_flight: OutcomeCounter::begin(&self.metrics, op, cx), log, span };
         observed.name(call.subject());
         observed
     }
@@ -47,14 +52,14 @@ impl Calls {
 }
 
 /// An observed call. If it is dropped before its end, its caller has abandoned it.
-pub(crate) struct Observed<'a> {
-    calls: &'a Arc<Calls>,
-    in_flight: InFlight<'a>,
+pub(crate) struct ObservedCall<'a> {
+    calls: &'a Arc<CallTelemetry>,
+    in_flight: OutcomeCounter<'a>,
     log: Span,
     span: Option<CallSpan>,
 }
 
-impl Observed<'_> {
+impl ObservedCall<'_> {
     /// The call's context with our span as the parent, if the call is traced.
     pub(crate) fn traced(&self) -> Option<CallContext> {
         let trace = self.span.as_ref().and_then(CallSpan::trace)?;
@@ -62,7 +67,7 @@ impl Observed<'_> {
     }
 
     /// Records the outcome; a stream is observed to its end.
-    pub(crate) fn end<A: Answer>(mut self, answer: Result<A>) -> Result<A> {
+    pub(crate) fn end<A: CallAnswer>(mut self, answer: Result<A>) -> Result<A> {
         let refusal = match &answer {
             Ok(answer) => answer.refusal(),
             Err(error) => Some(error.kind()),
@@ -100,7 +105,7 @@ impl Observed<'_> {
     }
 
     fn into_stream(self) -> OpenStream {
-        let InFlight { metrics, op, cx, begun, .. } = self.in_flight;
+        let OutcomeCounter { metrics, op, cx, begun, .. } = self.in_flight;
         let histogram = metrics.cell(op, cx.version, cx.binding).first_event_seconds.clone();
         metrics.streams.inc();
         OpenStream {
@@ -114,16 +119,16 @@ impl Observed<'_> {
 }
 
 /// Counts a call by its outcome.
-struct InFlight<'a> {
-    metrics: &'a Agent,
+struct OutcomeCounter<'a> {
+    metrics: &'a AgentMetrics,
     op: Op,
     cx: &'a CallContext,
     begun: Instant,
     ended: bool,
 }
 
-impl<'a> InFlight<'a> {
-    fn begin(metrics: &'a Agent, op: Op, cx: &'a CallContext) -> Self {
+impl<'a> OutcomeCounter<'a> {
+    fn begin(metrics: &'a AgentMetrics, op: Op, cx: &'a CallContext) -> Self {
         if cx.version_inferred {
             metrics.count_unsaid(op, cx.version, cx.binding);
         }
@@ -142,7 +147,7 @@ impl<'a> InFlight<'a> {
     }
 }
 
-impl Drop for InFlight<'_> {
+impl Drop for OutcomeCounter<'_> {
     fn drop(&mut self) {
         if !self.ended {
             self.count(Outcome::Abandoned);
@@ -156,7 +161,7 @@ struct OpenStream {
     first: Option<(Histogram, Instant)>,
     open: Gauge,
     span: Option<CallSpan>,
-    calls: Arc<Calls>,
+    calls: Arc<CallTelemetry>,
     op: Op,
 }
 

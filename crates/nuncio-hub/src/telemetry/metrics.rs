@@ -2,7 +2,7 @@
 //!
 //! No global state: each hub has its own registry. Labels are bounded: agent names are those of the fleet,
 //! the rest are words of the protocol, and no label contains the id of a task, a context or a caller. The
-//! handles of a request are looked up once and kept ([`Agent`]), so that a request costs a few atomic
+//! handles of a request are looked up once and kept ([`AgentMetrics`]), so that a request costs a few atomic
 //! additions.
 
 use std::{
@@ -27,14 +27,14 @@ pub(super) struct Definition {
     /// Without the suffix that its kind adds.
     name: &'static str,
     #[cfg(test)]
-    kind: Kind,
+    kind: MetricKind,
     labels: &'static [&'static str],
     help: &'static str,
 }
 
 #[cfg(test)]
 #[derive(Clone, Copy)]
-enum Kind {
+enum MetricKind {
     Counter,
     Gauge,
     Histogram,
@@ -46,7 +46,7 @@ macro_rules! definitions {
         $(const $constant: Definition = Definition {
             name: concat!("nuncio_", $name),
             #[cfg(test)]
-            kind: Kind::$kind,
+            kind: MetricKind::$kind,
             labels: &[$($label),*],
             help: $help,
         };)+
@@ -112,9 +112,9 @@ definitions! {
 
 /// Label names with their values.
 type Labels<const N: usize> = [(&'static str, Arc<str>); N];
-type Counters<const N: usize> = Family<Labels<N>, Counter>;
-type Gauges<const N: usize> = Family<Labels<N>, Gauge>;
-type Histograms<const N: usize> = Family<Labels<N>, Histogram, fn() -> Histogram>;
+type CounterFamily<const N: usize> = Family<Labels<N>, Counter>;
+type GaugeFamily<const N: usize> = Family<Labels<N>, Gauge>;
+type HistogramFamily<const N: usize> = Family<Labels<N>, Histogram, fn() -> Histogram>;
 
 /// The label value for "none".
 const NONE: &str = "-";
@@ -131,22 +131,22 @@ fn seconds() -> Histogram {
 /// The metrics of a hub.
 pub(crate) struct Metrics {
     registry: Registry,
-    requests: Counters<5>,
-    request_seconds: Histograms<4>,
-    first_event_seconds: Histograms<4>,
-    streams: Gauges<1>,
-    inferred_versions: Counters<2>,
-    responses: Counters<1>,
+    requests: CounterFamily<5>,
+    request_seconds: HistogramFamily<4>,
+    first_event_seconds: HistogramFamily<4>,
+    streams: GaugeFamily<1>,
+    inferred_versions: CounterFamily<2>,
+    responses: CounterFamily<1>,
     by_status: [OnceLock<Counter>; 600],
-    pub(crate) tasks: Gauges<2>,
-    pub(super) running: Gauges<1>,
+    pub(crate) tasks: GaugeFamily<2>,
+    pub(super) running: GaugeFamily<1>,
     pub(crate) pending: Gauge,
     pub(crate) oldest_pending: Gauge<f64, AtomicU64>,
     deliveries: [Counter; 3],
     delivery_seconds: Histogram,
-    translations: Counters<6>,
-    denials: Counters<1>,
-    agent_up: Gauges<1>,
+    translations: CounterFamily<6>,
+    denials: CounterFamily<1>,
+    agent_up: GaugeFamily<1>,
     store_seconds: [Histogram; StoreOp::ALL.len()],
     store_errors: [Counter; StoreOp::ALL.len()],
     memory_limit: Gauge,
@@ -154,7 +154,7 @@ pub(crate) struct Metrics {
     memory_reserved: [Gauge; MemoryUse::ALL.len()],
     memory_refusals: [Counter; MemoryUse::ALL.len()],
     pub(crate) ready: Gauge,
-    reloads: Counters<1>,
+    reloads: CounterFamily<1>,
 }
 
 impl fmt::Debug for Metrics {
@@ -179,30 +179,30 @@ impl Default for Metrics {
         let mut registry = Registry::default();
         let r = &mut registry;
         let histograms = || Family::new_with_constructor(seconds as fn() -> Histogram);
-        let requests = register(r, &REQUESTS, Counters::default());
+        let requests = register(r, &REQUESTS, CounterFamily::default());
         let request_seconds = register(r, &REQUEST_SECONDS, histograms());
         let first_event_seconds = register(r, &FIRST_EVENT_SECONDS, histograms());
-        let streams = register(r, &STREAMS, Gauges::default());
-        let inferred_versions = register(r, &INFERRED_VERSIONS, Counters::default());
-        let responses = register(r, &RESPONSES, Counters::default());
-        let tasks = register(r, &TASKS, Gauges::default());
-        let running = register(r, &RUNNING, Gauges::default());
+        let streams = register(r, &STREAMS, GaugeFamily::default());
+        let inferred_versions = register(r, &INFERRED_VERSIONS, CounterFamily::default());
+        let responses = register(r, &RESPONSES, CounterFamily::default());
+        let tasks = register(r, &TASKS, GaugeFamily::default());
+        let running = register(r, &RUNNING, GaugeFamily::default());
         let pending = register(r, &PENDING_DELIVERIES, Gauge::default());
         let oldest_pending = register(r, &OLDEST_PENDING, Gauge::default());
-        let deliveries = register(r, &DELIVERIES, Counters::<1>::default());
+        let deliveries = register(r, &DELIVERIES, CounterFamily::<1>::default());
         let delivery_seconds = register(r, &DELIVERY_SECONDS, seconds());
-        let translations = register(r, &TRANSLATIONS, Counters::default());
-        let denials = register(r, &DENIALS, Counters::default());
-        let agent_up = register(r, &AGENT_UP, Gauges::default());
-        let store_seconds: Histograms<1> =
+        let translations = register(r, &TRANSLATIONS, CounterFamily::default());
+        let denials = register(r, &DENIALS, CounterFamily::default());
+        let agent_up = register(r, &AGENT_UP, GaugeFamily::default());
+        let store_seconds: HistogramFamily<1> =
             register(r, &STORE_SECONDS, Family::new_with_constructor(seconds as fn() -> Histogram));
-        let store_errors = register(r, &STORE_ERRORS, Counters::<1>::default());
+        let store_errors = register(r, &STORE_ERRORS, CounterFamily::<1>::default());
         let memory_limit = register(r, &MEMORY_LIMIT, Gauge::default());
         let memory_resident = register(r, &MEMORY_RESIDENT, Gauge::default());
-        let memory_reserved = register(r, &MEMORY_RESERVED, Gauges::<1>::default());
-        let memory_refusals = register(r, &MEMORY_REFUSALS, Counters::<1>::default());
+        let memory_reserved = register(r, &MEMORY_RESERVED, GaugeFamily::<1>::default());
+        let memory_refusals = register(r, &MEMORY_REFUSALS, CounterFamily::<1>::default());
         let ready = register(r, &READY, Gauge::default());
-        let reloads = register(r, &RELOADS, Counters::default());
+        let reloads = register(r, &RELOADS, CounterFamily::default());
         let started: Gauge = register(r, &STARTED, Gauge::default());
         started
             .set(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs().cast_signed()));
@@ -253,8 +253,8 @@ fn outcome_of(state: DeliveryState) -> &'static str {
 
 impl Metrics {
     /// The handles for an agent of the fleet.
-    pub(super) fn agent(self: &Arc<Self>, name: &str) -> Agent {
-        Agent {
+    pub(super) fn agent(self: &Arc<Self>, name: &str) -> AgentMetrics {
+        AgentMetrics {
             streams: self.streams.get_or_create_owned(&labels(&STREAMS, [name])),
             name: name.into(),
             metrics: Arc::clone(self),
@@ -367,7 +367,7 @@ const BINDINGS: usize = Binding::ALL.len() + 1;
 const CELLS: usize = Op::TABLE.len() * Version::ALL.len() * BINDINGS;
 
 /// The handles of one agent. Each is made at its first use.
-pub(super) struct Agent {
+pub(super) struct AgentMetrics {
     name: Arc<str>,
     metrics: Arc<Metrics>,
     pub(super) streams: Gauge,
@@ -393,7 +393,7 @@ pub(super) enum Outcome {
     Error(ErrorKind),
 }
 
-impl Agent {
+impl AgentMetrics {
     pub(super) fn name(&self) -> &Arc<str> {
         &self.name
     }

@@ -17,7 +17,7 @@ use nuncio_protocol::{A2aService, TraceContext};
 use nuncio_server::store::Store;
 
 pub(crate) use self::{
-    calls::Calls,
+    calls::CallTelemetry,
     metrics::{Metrics, Translations},
     request::Requests,
 };
@@ -26,20 +26,20 @@ use crate::config;
 
 /// The metrics and the traces of a hub.
 #[derive(Clone)]
-pub(crate) struct Telemetry {
+pub(crate) struct HubTelemetry {
     pub(crate) metrics: Arc<Metrics>,
     traces: Option<Traces>,
 }
 
-impl Telemetry {
+impl HubTelemetry {
     /// Starts metrics, and the export of traces if an endpoint is configured.
     pub(crate) fn start(config: &config::Telemetry) -> Result<Self> {
         Ok(Self { metrics: Arc::default(), traces: Traces::start(config)? })
     }
 
     /// The telemetry of the calls of this agent.
-    pub(crate) fn calls(&self, agent: &str) -> Arc<Calls> {
-        Arc::new(Calls { metrics: self.metrics.agent(agent), traces: self.traces.clone() })
+    pub(crate) fn calls(&self, agent: &str) -> Arc<CallTelemetry> {
+        Arc::new(CallTelemetry { metrics: self.metrics.agent(agent), traces: self.traces.clone() })
     }
 
     /// Wraps a remote service that this agent calls, so that each call is a span below `parent`.

@@ -18,7 +18,7 @@ use super::Metrics;
 /// The header with the id, in requests and responses.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Maximum length of a caller's id.
-const MOST: usize = 128;
+const MAX_ID_BYTES: usize = 128;
 
 /// Middleware around all requests of a listener.
 #[derive(Clone)]
@@ -75,7 +75,7 @@ fn span(id: &HeaderValue) -> Span {
 /// True if the id is safe in a log and in a header.
 fn is_sane(id: &HeaderValue) -> bool {
     let fit = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@".contains(byte);
-    (1..=MOST).contains(&id.len()) && id.as_bytes().iter().all(fit)
+    (1..=MAX_ID_BYTES).contains(&id.len()) && id.as_bytes().iter().all(fit)
 }
 
 fn new_id() -> HeaderValue {
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn only_sane_ids_are_repeated() {
-        let long = "x".repeat(MOST + 1);
+        let long = "x".repeat(MAX_ID_BYTES + 1);
         for (id, sane) in [
             ("01a1e3fc7f9c709c8e712351ef038b6b", true),
             ("Root=1-67891233-abcdef012345678912345678", true),

@@ -38,7 +38,7 @@ use url::Url;
 use crate::config::Telemetry;
 
 /// Timeout of a request to the collector.
-const PATIENCE: Duration = Duration::from_secs(10);
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The path for traces below the collector's address.
 const PATH: &str = "v1/traces";
 /// The standard environment variables for the endpoint.
@@ -70,7 +70,7 @@ impl Traces {
             .with_http()
             .with_protocol(Protocol::HttpBinary)
             .with_endpoint(endpoint.as_str())
-            .with_timeout(PATIENCE)
+            .with_timeout(EXPORT_TIMEOUT)
             .with_headers(headers.collect())
             .with_http_client(Courier {
                 egress: Egress::operator()?,
@@ -218,7 +218,7 @@ struct Courier {
 impl HttpClient for Courier {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let egress = self.egress.clone();
-        let sending = async move { tokio::time::timeout(PATIENCE, egress.fetch(request)).await };
+        let sending = async move { tokio::time::timeout(EXPORT_TIMEOUT, egress.fetch(request)).await };
         let answer: Result<_, HttpError> = match self.runtime.spawn(sending).await {
             Ok(Ok(answer)) => answer.map_err(Into::into),
             Ok(Err(late)) => Err(late.into()),

@@ -4,7 +4,7 @@ use nuncio_server::store::MemoryStore;
 
 use super::*;
 
-fn trail() -> (Trail, Writer) {
+fn trail() -> (Trail, TrailWriter) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(10));
     Trail::new(&store)
 }
@@ -18,7 +18,7 @@ fn denied(principal: &str, agent: &str) -> Row {
     }
 }
 
-async fn write(writer: &mut Writer, rows: Vec<Row>) {
+async fn write(writer: &mut TrailWriter, rows: Vec<Row>) {
     let mut rows = rows;
     writer.write(&mut rows).await;
 }
@@ -92,20 +92,20 @@ async fn what_operators_do_is_a_row_each() {
 #[tokio::test(start_paused = true)]
 async fn who_causes_a_row_waits_for_nothing() {
     let (trail, mut writer) = trail();
-    for _ in 0..WAITING + 3 {
+    for _ in 0..QUEUE_CAPACITY + 3 {
         trail.note(Row::of(What::KeyCreated));
     }
     assert_eq!(writer.lost.load(Ordering::Relaxed), 3);
     writer.settle(Instant::now()).await;
     assert_eq!(writer.lost.load(Ordering::Relaxed), 0, "and it was said");
     writer.close().await;
-    assert_eq!(trail.page(None, 2 * WAITING).await.unwrap().len(), WAITING);
+    assert_eq!(trail.page(None, 2 * QUEUE_CAPACITY).await.unwrap().len(), QUEUE_CAPACITY);
 }
 
 #[tokio::test(start_paused = true)]
 async fn whoever_is_refused_cannot_have_it_forgotten_what_operators_did() {
     let (trail, writer) = trail();
-    for _ in 0..2 * WAITING {
+    for _ in 0..2 * QUEUE_CAPACITY {
         trail.note(denied("a", "x"));
     }
     trail.note(Row::of(What::KeyCreated));

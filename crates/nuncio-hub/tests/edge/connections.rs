@@ -12,7 +12,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::{NEVER, Running, SOON, ask, config, impatient, until_closed, within};
+use crate::{NEVER, Running, SHORT_TIMEOUT, ask, config, impatient, until_closed, within};
 
 /// The beginning of HTTP/2, and settings without a wish.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -35,7 +35,7 @@ async fn a_connection_that_says_nothing_is_closed() {
 #[tokio::test]
 async fn a_head_that_never_ends_is_not_waited_for() {
     // Long enough for a request to arrive in time on a busy machine.
-    let hub = Running::start(impatient(10 * SOON, NEVER)).await;
+    let hub = Running::start(impatient(10 * SHORT_TIMEOUT, NEVER)).await;
     let begins = ["G", "GET /healthz HTTP/1.1\r\n", "GET /healthz HTTP/1.1\r\nhost: localhost\r\n"];
     let check = async |begin: &str, is_first: bool| {
         let mut stream = hub.connect().await;
@@ -51,7 +51,7 @@ async fn a_head_that_never_ends_is_not_waited_for() {
 
 #[tokio::test]
 async fn http_2_without_a_request_is_closed() {
-    let hub = Running::start(impatient(SOON, NEVER)).await;
+    let hub = Running::start(impatient(SHORT_TIMEOUT, NEVER)).await;
     for begin in [PREFACE, &PREFACE[..10], &PREFACE[..24]] {
         let mut stream = hub.connect().await;
         stream.write_all(begin).await.unwrap();
@@ -61,7 +61,7 @@ async fn http_2_without_a_request_is_closed() {
 
 #[tokio::test]
 async fn an_idle_connection_is_closed() {
-    let hub = Running::start(impatient(NEVER, SOON)).await;
+    let hub = Running::start(impatient(NEVER, SHORT_TIMEOUT)).await;
     let mut stream = hub.connect().await;
     ask(&mut stream).await;
     assert_eq!(until_closed(&mut stream).await, b"");
@@ -92,7 +92,7 @@ fn call(method: &str, params: &Value) -> String {
 /// Nothing is said on it for long, but it is not idle.
 #[tokio::test]
 async fn a_connection_with_a_stream_is_not_idle() {
-    let hub = Running::start(impatient(NEVER, SOON)).await;
+    let hub = Running::start(impatient(NEVER, SHORT_TIMEOUT)).await;
     let client = || reqwest::Client::builder().no_proxy();
     for client in [client().http1_only(), client().http2_prior_knowledge()] {
         let client = client.build().unwrap();
@@ -129,7 +129,7 @@ async fn a_connection_with_a_stream_is_not_idle() {
 
 #[tokio::test]
 async fn who_reads_nothing_is_cut() {
-    let connections = Connections { write_timeout: SOON, ..impatient(NEVER, NEVER).connections };
+    let connections = Connections { write_timeout: SHORT_TIMEOUT, ..impatient(NEVER, NEVER).connections };
     let hub = Running::start(Config { connections, ..config() }).await;
     let mut stream = hub.connect().await;
     // Ever more is asked until there is no room for answers, and in turn none for questions.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use nuncio_client::{TrustedKeys, verify_card};
 use nuncio_hub::{
-    Hub, NewKey,
+    Hub, NewApiKey,
     config::{Agent, AgentKind, AgentOrigin, CardKey, Config, Upstream},
 };
 use serde_json::{Value, json};
@@ -83,7 +83,7 @@ async fn the_card_of_an_agent_elsewhere_is_signed_anew_and_shown_as_it_came_to_t
     for path in ["/agents/echo/upstream-card", "/agents/none/upstream-card", "/agents/far/upstream-card/x"] {
         assert_eq!(get(&hub, path, &[]).await.status, 404, "{path}");
     }
-    let made = NewKey { agents: Some(vec!["echo".to_owned()]), ..NewKey::named("a") };
+    let made = NewApiKey { agents: Some(vec!["echo".to_owned()]), ..NewApiKey::named("a") };
     let (_, key) = keyring.create(made).await.unwrap();
     let bearer = format!("Bearer {}", key.reveal());
     assert_eq!(get(&hub, "/agents/far/upstream-card", &[("authorization", &bearer)]).await.status, 404);

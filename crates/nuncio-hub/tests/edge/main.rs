@@ -25,13 +25,13 @@ use tokio::{
 };
 
 /// How long something may take that takes no time: only a test that fails waits this long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// A timeout that passes quickly, and one that does not pass in a test.
-const SOON: Duration = Duration::from_millis(50);
+const SHORT_TIMEOUT: Duration = Duration::from_millis(50);
 const NEVER: Duration = Duration::from_secs(86_400);
 
 async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("{what} did not come"))
+    tokio::time::timeout(TEST_TIMEOUT, future).await.unwrap_or_else(|_| panic!("{what} did not come"))
 }
 
 /// The demo agents on a free port.

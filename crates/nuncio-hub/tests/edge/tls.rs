@@ -20,7 +20,7 @@ use tokio_rustls::{
     },
 };
 
-use crate::{NEVER, Running, SOON, config, directory, impatient, until_closed, within};
+use crate::{NEVER, Running, SHORT_TIMEOUT, config, directory, impatient, until_closed, within};
 
 /// Puts a new pair into the files; gives the certificate.
 fn renew(files: &TlsFiles) -> String {
@@ -173,7 +173,7 @@ async fn plain_http_is_told_where_it_went_wrong() {
 
 #[tokio::test]
 async fn a_handshake_that_goes_nowhere_is_not_waited_for() {
-    let (hub, _, _) = secure("handshake", impatient(SOON, NEVER)).await;
+    let (hub, _, _) = secure("handshake", impatient(SHORT_TIMEOUT, NEVER)).await;
     for begin in [&b""[..], b"\x16", b"\x16\x03\x01", b"GET / HTTP/1.1\r\n"] {
         let mut stream = hub.connect().await;
         stream.write_all(begin).await.unwrap();
@@ -184,7 +184,7 @@ async fn a_handshake_that_goes_nowhere_is_not_waited_for() {
 /// Closed in good order: the other side can tell that nothing was cut off.
 #[tokio::test]
 async fn an_idle_connection_is_closed_under_tls_as_well() {
-    let (hub, _, cert) = secure("idle", impatient(NEVER, SOON)).await;
+    let (hub, _, cert) = secure("idle", impatient(NEVER, SHORT_TIMEOUT)).await;
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(cert.as_bytes()).unwrap()).unwrap();
     let client = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))

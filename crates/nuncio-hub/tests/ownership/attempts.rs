@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// So many may be wrong in a minute (docs/operating.md, "Who may call").
-const MOST: usize = 60;
+const MAX_FAILURES: usize = 60;
 
 /// Is wrong so often, as a caller whose request came through these proxies by what this header says.
 async fn fail(hub: &Running, times: usize, headers: &[(&str, &str)]) {
@@ -36,7 +36,7 @@ fn is_limited(answer: &Answer) -> bool {
 async fn whoever_is_wrong_too_often_waits_on_every_wire_and_whoever_is_right_does_not() {
     let hub = Running::start(|_| {}).await;
     let key = hub.key("team-a", None).await;
-    fail(&hub, MOST - 1, &[]).await;
+    fail(&hub, MAX_FAILURES - 1, &[]).await;
     assert_eq!(get_as(&hub, "/agents", Some(&key), &[]).await.status, 200, "one more may be wrong");
     fail(&hub, 1, &[]).await;
     for wire in WIRES {
@@ -53,7 +53,7 @@ async fn whoever_is_wrong_too_often_waits_on_every_wire_and_whoever_is_right_doe
     }
     assert_eq!(get_as(&hub, "/agents", Some(&key), &[]).await.status, 200);
     assert!(is_limited(&get_as(&hub, "/agents", Some("nuncio_wrong"), &[]).await));
-    assert_eq!(hub.denials("credentials_refused").await, MOST as u64);
+    assert_eq!(hub.denials("credentials_refused").await, MAX_FAILURES as u64);
     assert_eq!(hub.denials("attempts_limited").await, WIRES.len() as u64 + 1);
     let rows = hub.trail(2).await;
     let what: Vec<_> = rows.iter().map(|row| (&row["what"], &row["peer"])).collect();
@@ -99,7 +99,7 @@ async fn a_caller_has_the_address_that_trusted_proxies_say() {
         })
         .await;
         let key = hub.key("team-a", None).await;
-        fail(&hub, MOST, wrong).await;
+        fail(&hub, MAX_FAILURES, wrong).await;
         for headers in [wrong, waits] {
             let answer = get_as(&hub, "/agents", Some("nuncio_wrong"), headers).await;
             assert!(is_limited(&answer), "{case} {headers:?}: {}", answer.text());
@@ -134,7 +134,7 @@ async fn a_token_whose_issuer_does_not_answer_is_neither_good_nor_bad() {
     let hub = Running::start(|config| config.identity = identity).await;
     let key = hub.key("team-a", None).await;
     for wire in WIRES {
-        for _ in 0..MOST / WIRES.len() + 1 {
+        for _ in 0..MAX_FAILURES / WIRES.len() + 1 {
             let answer = wire.call(&hub, "echo", Some(&token(issuer)), get_task()).await.unwrap();
             check(wire, &answer, 503, -32053, "UNAVAILABLE", "14");
             assert_eq!(header(&answer, "retry-after"), "5", "{wire:?}");

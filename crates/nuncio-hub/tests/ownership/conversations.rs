@@ -8,7 +8,7 @@ use std::{
 };
 
 use nuncio_hub::{
-    NewKey,
+    NewApiKey,
     config::{Agent, AgentKind, AgentOrigin, Command, Config, Data, Format, Storage, Upstream},
 };
 use nuncio_protocol::{AgentCard, Artifact, Message, Part, SendMessageRequest, Version, op::Call};
@@ -122,7 +122,7 @@ async fn nobody_is_told_what_another_caller_said() {
             ("south", "ann", Some("south")),
         ] {
             let (principal, tenant) = (Some(principal.to_owned()), tenant.map(str::to_owned));
-            let new = NewKey { principal, tenant, ..NewKey::named(name) };
+            let new = NewApiKey { principal, tenant, ..NewApiKey::named(name) };
             keys.push((name, hub.keyring.create(new).await.unwrap().1.reveal().to_owned()));
         }
         for (number, wire) in WIRES.into_iter().enumerate() {

@@ -1,6 +1,6 @@
 //! Who was refused what is written down and counted, whichever way they came.
 
-use nuncio_hub::{NewKey, config::Cards};
+use nuncio_hub::{NewApiKey, config::Cards};
 use nuncio_protocol::{GetTaskRequest, Message, Part, SendMessageRequest, Version, op::Call};
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn send() -> Call {
 async fn reader(hub: &Running, name: &str, agents: &[&str]) -> (String, String) {
     let agents = agents.iter().map(|&agent| agent.to_owned()).collect();
     let operations = Some(vec!["GetTask".to_owned()]);
-    let new = NewKey { agents: Some(agents), operations, ..NewKey::named(name) };
+    let new = NewApiKey { agents: Some(agents), operations, ..NewApiKey::named(name) };
     let (key, text) = hub.keyring.create(new).await.unwrap();
     (key.id, text.reveal().to_owned())
 }

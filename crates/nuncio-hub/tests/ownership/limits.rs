@@ -10,7 +10,7 @@ use nuncio_protocol::{
 use serde_json::Value;
 
 use crate::{
-    PATIENCE, Running, file,
+    Running, TEST_TIMEOUT, file,
     refusals::{check, header},
     wire::{Answer, WIRES, Wire},
 };
@@ -101,7 +101,7 @@ async fn so_much_at_a_time_and_no_more() {
                 // Whoever does the work knows of it.
                 let worker = if agent == "echo" { (&hub, Some(&*key)) } else { (&far, None) };
                 let (before, _) = tasks(worker.0, worker.1).await;
-                let deadline = Instant::now() + PATIENCE;
+                let deadline = Instant::now() + TEST_TIMEOUT;
                 let (mut held, task) = loop {
                     let mut held = Box::pin(wire.call(&hub, agent, Some(&key), say(first, "hold")));
                     let begun = async {
@@ -142,7 +142,7 @@ async fn so_much_at_a_time_and_no_more() {
                 }
                 drop(held);
                 // Its place is free when the hub has seen that it left: soon.
-                let deadline = Instant::now() + PATIENCE;
+                let deadline = Instant::now() + TEST_TIMEOUT;
                 while ask(&key, None).await.text().contains("too many") {
                     assert!(Instant::now() < deadline, "{case}: it still counts");
                 }

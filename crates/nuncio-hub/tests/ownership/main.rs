@@ -23,14 +23,14 @@ use std::{
 };
 
 use nuncio_hub::{
-    Hub, Keyring, NewKey,
+    Hub, Keyring, NewApiKey,
     config::{Admin, Agent, AgentKind, AgentOrigin, Config, Mode, Push, Upstream},
 };
 use serde_json::Value;
 use tokio::{sync::oneshot, task::JoinHandle};
 
 /// How long something may take that takes no time: only a test that fails waits this long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A file of its own, below the folder for what tests write.
 fn file(name: &str) -> PathBuf {
@@ -91,13 +91,13 @@ impl Running {
     /// Ends it, so that another one may have its data.
     async fn stop(self) {
         drop((self.stop, self.http, self.http2, self.keyring));
-        tokio::time::timeout(PATIENCE, self.ended).await.unwrap().unwrap().unwrap();
+        tokio::time::timeout(TEST_TIMEOUT, self.ended).await.unwrap().unwrap().unwrap();
     }
 
     /// What its operator is told.
     async fn told(&self, path: &str) -> String {
         let request = self.http.get(format!("{}{path}", self.admin)).bearer_auth(&self.token);
-        tokio::time::timeout(PATIENCE, async { request.send().await.unwrap().text().await.unwrap() })
+        tokio::time::timeout(TEST_TIMEOUT, async { request.send().await.unwrap().text().await.unwrap() })
             .await
             .unwrap()
     }
@@ -115,7 +115,9 @@ impl Running {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(PATIENCE, read).await.unwrap_or_else(|_| panic!("there are never {count} rows"))
+        tokio::time::timeout(TEST_TIMEOUT, read)
+            .await
+            .unwrap_or_else(|_| panic!("there are never {count} rows"))
     }
 
     /// How many were refused, by the reason.
@@ -129,7 +131,7 @@ impl Running {
     /// A key of this name, for these agents.
     async fn key(&self, name: &str, agents: Option<&[&str]>) -> String {
         let agents = agents.map(|agents| agents.iter().map(|&agent| agent.to_owned()).collect());
-        let (_, text) = self.keyring.create(NewKey { agents, ..NewKey::named(name) }).await.unwrap();
+        let (_, text) = self.keyring.create(NewApiKey { agents, ..NewApiKey::named(name) }).await.unwrap();
         text.reveal().to_owned()
     }
 }

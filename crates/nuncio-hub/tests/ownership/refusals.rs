@@ -6,17 +6,17 @@ use std::{
 };
 
 use nuncio_hub::{
-    KeyLimits, NewKey,
+    ApiKeyLimits, NewApiKey,
     config::{AgentKind, Anonymous, Limits, Rate},
 };
 use nuncio_protocol::{
     GetTaskRequest, Message, Part, SendMessageRequest, Version,
     op::{Call, Op},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
-    PATIENCE, Running,
+    Running, TEST_TIMEOUT,
     wire::{Answer, REQUEST_ID, WIRES, Wire, get, read},
 };
 
@@ -104,7 +104,7 @@ async fn the_card_says_what_is_asked_for_from_the_first_key_on() {
     assert_eq!(card(None).await["securitySchemes"], Value::Null);
     let key = hub.key("team-a", None).await;
     // Made anew beside the calls: soon.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while card(Some(&key)).await["securitySchemes"].is_null() {
         assert!(Instant::now() < deadline, "the card does not change");
     }
@@ -116,7 +116,7 @@ async fn the_card_says_what_is_asked_for_from_the_first_key_on() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operation_that_is_not_for_you() {
     let hub = Running::start(|_| {}).await;
-    let new = NewKey { operations: Some(vec!["GetTask".to_owned()]), ..NewKey::named("reader") };
+    let new = NewApiKey { operations: Some(vec!["GetTask".to_owned()]), ..NewApiKey::named("reader") };
     let key = hub.keyring.create(new).await.unwrap().1;
     let send = || {
         let message = Message::user("m", [Part::text("hello")]);
@@ -147,11 +147,11 @@ async fn more_than_is_yours() {
         let wait: u32 = header(&answer, "retry-after").parse().unwrap();
         assert!((900..=1000).contains(&wait), "{wire:?}: {wait}");
     }
-    let limits = KeyLimits { per_second: Some(1000.0), burst: Some(1000), ..KeyLimits::default() };
-    let key = hub.keyring.create(NewKey { limits, ..NewKey::named("generous") }).await.unwrap().1;
+    let limits = ApiKeyLimits { per_second: Some(1000.0), burst: Some(1000), ..ApiKeyLimits::default() };
+    let key = hub.keyring.create(NewApiKey { limits, ..NewApiKey::named("generous") }).await.unwrap().1;
     // More than others have, from when the hub has heard of it: soon.
     let wire = Wire::JsonRpc(Version::V1_0);
-    let (mut taken, deadline) = (0, Instant::now() + PATIENCE);
+    let (mut taken, deadline) = (0, Instant::now() + TEST_TIMEOUT);
     while taken < 10 {
         assert!(Instant::now() < deadline, "{taken} were taken");
         taken += usize::from(wire.call(&hub, "echo", Some(key.reveal()), list()).await.unwrap().is_ok());
@@ -225,6 +225,29 @@ async fn credentials_that_an_agent_receives_are_judged_by_the_agent() {
             let answer = wire.call(&hub, "echo", Some(&key), get_task()).await.unwrap();
             check(wire, &answer, 401, -32050, "UNAUTHENTICATED", "16");
             assert!(answer.text().replace("%20", " ").contains("this hub has no keys"), "{}", answer.text());
+        }
+    }
+    for (tenant, shown, status, words) in [
+        ("far", &*key, 404, "not found"),
+        ("far", "nuncio_wrong", 401, "mistyped"),
+        ("echo", &*key, 401, "this hub has no keys"),
+    ] {
+        let by_path = hub.http.get(format!("{}/{tenant}/tasks/t", hub.url));
+        let by_query = hub.http.get(format!("{}/tasks/t?tenant={tenant}", hub.url));
+        let params = json!({ "id": "t", "tenant": tenant });
+        let body = json!({ "jsonrpc": "2.0", "id": 7, "method": "GetTask", "params": params });
+        let by_body = hub
+            .http
+            .post(format!("{}/", hub.url))
+            .header("content-type", "application/json")
+            .body(body.to_string());
+        // An error of JSON-RPC has the status 200, unless it is about credentials.
+        for (request, status) in
+            [(by_path, status), (by_query, status), (by_body, if status == 404 { 200 } else { status })]
+        {
+            let answer = read(request.header("a2a-version", "1.0").bearer_auth(shown)).await;
+            assert_eq!(answer.status, status, "{tenant}: {}", answer.text());
+            assert!(answer.text().contains(words), "{tenant}: {}", answer.text());
         }
     }
     assert_eq!(get(&hub, "/agents", Some(&key)).await.status, 401, "no agent receives it");

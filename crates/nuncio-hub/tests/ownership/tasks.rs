@@ -12,7 +12,7 @@ use nuncio_protocol::{
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use crate::{
-    PATIENCE, Running,
+    Running, TEST_TIMEOUT,
     wire::{WIRES, Wire},
 };
 
@@ -82,7 +82,7 @@ async fn begin(hub: &Running, key: &str) -> TaskId {
     let call = Call::CreateTaskPushNotificationConfig(Box::new(hook));
     let made = wire.call(hub, AGENT, Some(key), call).await.unwrap();
     assert!(made.is_ok(), "{}", made.text());
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !seen(hub, key, &id).await[0].contains("TASK_STATE_WORKING") {
         assert!(Instant::now() < deadline, "nobody is at work on it");
     }
@@ -192,10 +192,10 @@ async fn tenants_are_kept_apart_whatever_calls_say() {
     let hub = Running::start(|_| {}).await;
     let mut keys = Vec::new();
     for tenant in ["north", "south"] {
-        let new = nuncio_hub::NewKey {
+        let new = nuncio_hub::NewApiKey {
             principal: Some("alice".to_owned()),
             tenant: Some(tenant.to_owned()),
-            ..nuncio_hub::NewKey::named(tenant)
+            ..nuncio_hub::NewApiKey::named(tenant)
         };
         keys.push(hub.keyring.create(new).await.unwrap().1.reveal().to_owned());
     }

@@ -14,7 +14,7 @@ use nuncio_protocol::{
 };
 use reqwest::Method;
 
-use crate::{PATIENCE, Running};
+use crate::{Running, TEST_TIMEOUT};
 
 /// A binding in a version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -212,5 +212,5 @@ pub(crate) async fn read(request: reqwest::RequestBuilder) -> Answer {
         headers.remove("date");
         Answer { status, headers, body: response.bytes().await.unwrap().to_vec() }
     };
-    tokio::time::timeout(PATIENCE, answer).await.unwrap()
+    tokio::time::timeout(TEST_TIMEOUT, answer).await.unwrap()
 }

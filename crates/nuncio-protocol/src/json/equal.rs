@@ -13,15 +13,15 @@ pub(crate) fn is_equal(a: &str, b: &str) -> bool {
     if a == b {
         return true;
     }
-    let kind = |text: &str| text.bytes().next().map(Kind::of);
+    let kind = |text: &str| text.bytes().next().map(ValueKind::of);
     match (kind(a), kind(b)) {
-        (Some(Kind::Object), Some(Kind::Object)) => is_equal_object(a, b),
-        (Some(Kind::Array), Some(Kind::Array)) => is_equal_array(a, b),
-        (Some(Kind::Text), Some(Kind::Text)) => {
+        (Some(ValueKind::Object), Some(ValueKind::Object)) => is_equal_object(a, b),
+        (Some(ValueKind::Array), Some(ValueKind::Array)) => is_equal_array(a, b),
+        (Some(ValueKind::Text), Some(ValueKind::Text)) => {
             let text = |json| serde_json::from_str::<Key<'_>>(json).ok().map(|Key(text)| text);
             text(a) == text(b)
         }
-        (Some(Kind::Number), Some(Kind::Number)) => {
+        (Some(ValueKind::Number), Some(ValueKind::Number)) => {
             let number = |json| serde_json::from_str::<Number>(json).ok();
             number(a) == number(b)
         }
@@ -31,7 +31,7 @@ pub(crate) fn is_equal(a: &str, b: &str) -> bool {
 }
 
 #[derive(PartialEq)]
-enum Kind {
+enum ValueKind {
     Object,
     Array,
     Text,
@@ -39,7 +39,7 @@ enum Kind {
     Literal,
 }
 
-impl Kind {
+impl ValueKind {
     fn of(byte: u8) -> Self {
         match byte {
             b'{' => Self::Object,

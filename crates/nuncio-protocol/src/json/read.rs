@@ -14,9 +14,9 @@ use super::{Json, check, compact::compact};
 /// The types of this crate state their own depth in a request, or in an answer if they are in no request.
 /// In deeper positions, such as the task that answers a message, the value may be as deep as before: an
 /// accepted value can always be returned.
-pub(crate) struct At<const OUTER: usize, T>(pub(crate) T);
+pub(crate) struct AtDepth<const OUTER: usize, T>(pub(crate) T);
 
-impl<'de, const OUTER: usize> Deserialize<'de> for At<OUTER, Json> {
+impl<'de, const OUTER: usize> Deserialize<'de> for AtDepth<OUTER, Json> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         checked::<D::Error, OUTER>(Box::<RawValue>::deserialize(deserializer)?).map(Self)
     }
@@ -24,7 +24,7 @@ impl<'de, const OUTER: usize> Deserialize<'de> for At<OUTER, Json> {
 
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        At::<0, Self>::deserialize(deserializer).map(|At(json)| json)
+        AtDepth::<0, Self>::deserialize(deserializer).map(|AtDepth(json)| json)
     }
 }
 

@@ -122,7 +122,9 @@ pub fn encode_reply(_op: Op, reply: &Reply, out: &mut Vec<u8>) -> Result<()> {
         Reply::Card(card) => write::<pb::AgentCard, _>(kind, &**card, out),
         // `google.protobuf.Empty` has no bytes.
         Reply::Empty => Ok(()),
-        Reply::Stream(_) => Err(Error::internal("a stream is not one answer")),
+        Reply::Stream(_) => {
+            Err(Error::internal("the service returned a stream for an operation with a single response"))
+        }
     }
 }
 

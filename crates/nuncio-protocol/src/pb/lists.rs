@@ -5,7 +5,7 @@ use prost::encoding::{self, DecodeContext, WireType};
 
 use crate::{
     Error, ErrorKind, Result,
-    lenient::{MAX_LIST, TOO_LONG},
+    lenient::{LIST_TOO_LONG, MAX_LIST},
 };
 
 /// Returns the request if no message at these paths has more than [`MAX_LIST`] fields. A path has the field
@@ -19,7 +19,7 @@ pub(crate) fn check_lists(request: Bytes, paths: &[&[u32]]) -> Result<Bytes> {
     if is_short || paths.iter().all(|path| count_fields(request.clone(), path) <= MAX_LIST) {
         return Ok(request);
     }
-    Err(Error::new(ErrorKind::InvalidParams, TOO_LONG))
+    Err(Error::new(ErrorKind::InvalidParams, LIST_TOO_LONG))
 }
 
 /// The number of fields of all messages at this path. Invalid bytes end the count: decoding refuses them
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn a_request_with_an_endless_list_is_refused_before_it_is_decoded() {
         let refused = decode_call(Op::SendMessage, request(MAX_LIST + 1, 0)).unwrap_err();
-        assert_eq!((refused.kind(), refused.message()), (ErrorKind::InvalidParams, TOO_LONG));
+        assert_eq!((refused.kind(), refused.message()), (ErrorKind::InvalidParams, LIST_TOO_LONG));
     }
 
     #[test]

@@ -43,12 +43,12 @@ struct ErrorInfo {
 #[derive(Clone, PartialEq, Message)]
 struct BadRequest {
     #[prost(message, repeated, tag = "1")]
-    field_violations: Vec<FieldViolation>,
+    field_violations: Vec<RpcFieldViolation>,
 }
 
-/// `google.rpc.BadRequest.FieldViolation`.
+/// `google.rpc.BadRequest.RpcFieldViolation`.
 #[derive(Clone, PartialEq, Message)]
-struct FieldViolation {
+struct RpcFieldViolation {
     #[prost(string, tag = "1")]
     field: String,
     #[prost(string, tag = "2")]
@@ -111,7 +111,7 @@ pub(crate) fn encode_status_as(code: GrpcCode, error: &Error) -> Vec<u8> {
 }
 
 fn bad_request(error: &Error) -> BadRequest {
-    let violation = |violation: &crate::FieldViolation| FieldViolation {
+    let violation = |violation: &crate::FieldViolation| RpcFieldViolation {
         field: violation.field.clone(),
         description: violation.description.clone(),
     };
@@ -207,7 +207,7 @@ fn unpack(detail: &Any) -> Option<Value> {
         }
         BadRequest::TYPE_URL => {
             let request = BadRequest::decode(&*detail.value).ok()?;
-            let violation = |violation: FieldViolation| json!({ "field": violation.field, "description": violation.description });
+            let violation = |violation: RpcFieldViolation| json!({ "field": violation.field, "description": violation.description });
             let violations: Vec<Value> = request.field_violations.into_iter().map(violation).collect();
             Some(json!({ "@type": detail.type_url, "fieldViolations": violations }))
         }

@@ -10,18 +10,18 @@ use prost::{
     encoding::{DecodeContext, WireType},
 };
 
-use self::read::{Object, Text};
+use self::read::{StructRead, ValueRead};
 use super::convert::{Convert, Mismatch};
 use crate::{Json, Metadata};
 
 /// The content of a well-known message in the generated ones: `R` while decoding, bytes for encoding.
 #[derive(Clone, Debug, PartialEq)]
-enum Form<R> {
+enum WellKnownContent<R> {
     Read(R),
     Write(Vec<u8>),
 }
 
-impl<R: Default> Default for Form<R> {
+impl<R: Default> Default for WellKnownContent<R> {
     fn default() -> Self {
         Self::Read(R::default())
     }
@@ -32,14 +32,14 @@ macro_rules! message {
     ($(#[$doc:meta])* $name:ident: $read:ident, $write:path) => {
         $(#[$doc])*
         #[derive(Clone, Debug, Default, PartialEq)]
-        pub struct $name(Form<$read>);
+        pub struct $name(WellKnownContent<$read>);
 
         impl $name {
             /// Its bytes; empty if a decoded value cannot be encoded.
             fn with_bytes<T>(&self, then: impl FnOnce(&[u8]) -> T) -> T {
                 match &self.0 {
-                    Form::Write(bytes) => then(bytes),
-                    Form::Read(read) => then(&$write(&read.clone().into_json()).unwrap_or_default()),
+                    WellKnownContent::Write(bytes) => then(bytes),
+                    WellKnownContent::Read(read) => then(&$write(&read.clone().into_json()).unwrap_or_default()),
                 }
             }
         }
@@ -60,12 +60,12 @@ macro_rules! message {
                 buf: &mut impl Buf,
                 ctx: DecodeContext,
             ) -> Result<(), DecodeError> {
-                if let Form::Write(bytes) = &self.0 {
+                if let WellKnownContent::Write(bytes) = &self.0 {
                     *self = Self::decode(&**bytes)?;
                 }
                 match &mut self.0 {
-                    Form::Read(read) => read.merge_field(tag, wire_type, buf, ctx),
-                    Form::Write(_) => Ok(()),
+                    WellKnownContent::Read(read) => read.merge_field(tag, wire_type, buf, ctx),
+                    WellKnownContent::Write(_) => Ok(()),
                 }
             }
 
@@ -78,36 +78,36 @@ macro_rules! message {
 
 message! {
     /// `google.protobuf.Value`: any JSON value.
-    Value: Text, write::value
+    Value: ValueRead, write::value
 }
 
 message! {
     /// `google.protobuf.Struct`: a JSON object.
-    Struct: Object, write::object
+    Struct: StructRead, write::object
 }
 
 impl Convert<Value> for Json {
     fn to_pb(&self) -> Result<Value, Mismatch> {
-        write::value(self).map(|bytes| Value(Form::Write(bytes)))
+        write::value(self).map(|bytes| Value(WellKnownContent::Write(bytes)))
     }
 
     fn from_pb(pb: Value) -> Result<Self, Mismatch> {
         match pb.0 {
-            Form::Read(text) => text.finish(),
-            Form::Write(bytes) => Self::from_pb(Value::decode(&*bytes).unwrap_or_default()),
+            WellKnownContent::Read(text) => text.finish(),
+            WellKnownContent::Write(bytes) => Self::from_pb(Value::decode(&*bytes).unwrap_or_default()),
         }
     }
 }
 
 impl Convert<Struct> for Metadata {
     fn to_pb(&self) -> Result<Struct, Mismatch> {
-        write::object(&self.to_json()).map(|bytes| Struct(Form::Write(bytes)))
+        write::object(&self.to_json()).map(|bytes| Struct(WellKnownContent::Write(bytes)))
     }
 
     fn from_pb(pb: Struct) -> Result<Self, Mismatch> {
         match pb.0 {
-            Form::Read(object) => object.finish().map(Self::from_object),
-            Form::Write(bytes) => Self::from_pb(Struct::decode(&*bytes).unwrap_or_default()),
+            WellKnownContent::Read(object) => object.finish().map(Self::from_object),
+            WellKnownContent::Write(bytes) => Self::from_pb(Struct::decode(&*bytes).unwrap_or_default()),
         }
     }
 }
@@ -126,7 +126,7 @@ impl Convert<Option<Struct>> for Metadata {
 impl Struct {
     /// An object with one member; errors about its value do not include the name.
     pub(crate) fn of_member(name: &str, value: &Json) -> Result<Self, Mismatch> {
-        write::member(name, value).map(|bytes| Self(Form::Write(bytes)))
+        write::member(name, value).map(|bytes| Self(WellKnownContent::Write(bytes)))
     }
 }
 

@@ -63,35 +63,35 @@ impl Backoff {
 mod tests {
     use super::*;
 
-    const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(20), Duration::from_secs(1));
+    const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(20), Duration::from_secs(1));
 
     #[test]
     fn pauses_grow_by_the_factor_up_to_the_cap() {
         let expected = [20, 40, 80, 160, 320, 640, 1000, 1000];
-        assert_eq!([0, 1, 2, 3, 4, 5, 6, 7].map(|pauses| PAUSES.pause(pauses).as_millis()), expected);
-        let mut pause = PAUSES.base;
+        assert_eq!([0, 1, 2, 3, 4, 5, 6, 7].map(|pauses| BACKOFF.pause(pauses).as_millis()), expected);
+        let mut pause = BACKOFF.base;
         for millis in expected {
             assert_eq!(pause.as_millis(), millis);
-            pause = PAUSES.after(pause);
+            pause = BACKOFF.after(pause);
         }
-        let slow = Backoff { factor: 1.5, ..PAUSES };
+        let slow = Backoff { factor: 1.5, ..BACKOFF };
         assert_eq!([0, 1, 2].map(|pauses| slow.pause(pauses).as_millis()), [20, 30, 45]);
     }
 
     #[test]
     fn nothing_overflows() {
-        assert_eq!(PAUSES.pause(u32::MAX), PAUSES.cap);
-        assert_eq!(PAUSES.after(Duration::MAX), PAUSES.cap);
+        assert_eq!(BACKOFF.pause(u32::MAX), BACKOFF.cap);
+        assert_eq!(BACKOFF.after(Duration::MAX), BACKOFF.cap);
         let endless = Backoff::doubling(Duration::from_secs(1), Duration::MAX);
         assert!(endless.pause(u32::MAX) >= Duration::from_secs(u64::MAX));
-        let none = Backoff::doubling(Duration::ZERO, PAUSES.cap);
+        let none = Backoff::doubling(Duration::ZERO, BACKOFF.cap);
         assert_eq!(none.pause(u32::MAX), Duration::ZERO);
     }
 
     #[test]
     fn jitter_spreads_a_pause_over_its_range() {
-        let millis = |chance| PAUSES.jittered(0, 0.5..=1.5, chance).as_millis();
+        let millis = |chance| BACKOFF.jittered(0, 0.5..=1.5, chance).as_millis();
         assert_eq!([0.0, 0.5, 1.0, 7.0].map(millis), [10, 20, 30, 30]);
-        assert_eq!(PAUSES.jittered(9, 0.8..=1.2, 1.0), Duration::from_millis(1200), "also of the cap");
+        assert_eq!(BACKOFF.jittered(9, 0.8..=1.2, 1.0), Duration::from_millis(1200), "also of the cap");
     }
 }

@@ -75,7 +75,7 @@ mod tests {
         failures: 3,
         pauses: Backoff::doubling(Duration::from_secs(2), Duration::from_secs(60)),
     };
-    const TRIAL: Duration = Duration::from_secs(10);
+    const TRIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -86,30 +86,30 @@ mod tests {
         let mut breaker = Breaker::new(POLICY);
         for _ in 1..POLICY.failures {
             breaker.failed(at(0));
-            assert_eq!(breaker.check(at(0), TRIAL), Ok(()));
+            assert_eq!(breaker.check(at(0), TRIAL_TIMEOUT), Ok(()));
         }
         breaker.failed(at(0));
-        assert_eq!(breaker.check(at(1), TRIAL), Err(at(2)));
-        assert_eq!(breaker.check(at(2), TRIAL), Ok(()), "one may try");
-        assert_eq!(breaker.check(at(2), TRIAL), Err(at(12)), "and no other");
+        assert_eq!(breaker.check(at(1), TRIAL_TIMEOUT), Err(at(2)));
+        assert_eq!(breaker.check(at(2), TRIAL_TIMEOUT), Ok(()), "one may try");
+        assert_eq!(breaker.check(at(2), TRIAL_TIMEOUT), Err(at(12)), "and no other");
         breaker.failed(at(3));
-        assert_eq!(breaker.check(at(3), TRIAL), Err(at(7)), "longer now");
+        assert_eq!(breaker.check(at(3), TRIAL_TIMEOUT), Err(at(7)), "longer now");
         for _ in 0..40 {
             breaker.failed(at(3));
         }
-        assert_eq!(breaker.check(at(3), TRIAL), Err(at(63)), "the cap");
+        assert_eq!(breaker.check(at(3), TRIAL_TIMEOUT), Err(at(63)), "the cap");
         breaker.succeeded();
-        assert_eq!(breaker.check(at(3), TRIAL), Ok(()));
+        assert_eq!(breaker.check(at(3), TRIAL_TIMEOUT), Ok(()));
         breaker.failed(at(3));
-        assert_eq!(breaker.check(at(3), TRIAL), Ok(()), "it counts from the beginning");
+        assert_eq!(breaker.check(at(3), TRIAL_TIMEOUT), Ok(()), "it counts from the beginning");
     }
 
     #[test]
     fn a_trial_that_never_ends_does_not_keep_it_open_for_ever() {
         let mut breaker = Breaker::new(POLICY);
         (0..POLICY.failures).for_each(|_| breaker.failed(at(0)));
-        assert_eq!(breaker.check(at(2), TRIAL), Ok(()));
-        assert_eq!(breaker.check(at(12), TRIAL), Ok(()), "the next one tries");
+        assert_eq!(breaker.check(at(2), TRIAL_TIMEOUT), Ok(()));
+        assert_eq!(breaker.check(at(12), TRIAL_TIMEOUT), Ok(()), "the next one tries");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use super::{
     downgrade::{Down, down, field_if},
-    form::Form,
+    form::JsonForm,
     name::{self, Name},
     push::{Nested, PushShape},
     shape::{Up, one},
@@ -36,7 +36,7 @@ pub(super) fn no_list_tasks() -> Error {
 }
 
 /// Decodes the parameters of an operation.
-pub(super) fn upgrade<F: Form>(op: Op, params: Option<&RawValue>) -> Result<Call> {
+pub(super) fn upgrade<F: JsonForm>(op: Op, params: Option<&RawValue>) -> Result<Call> {
     let send = || shape::<SendShape>(params).map(SendShape::upgrade::<F>).map(Box::new);
     let target = || shape::<TargetShape>(params).and_then(TargetShape::agreed);
     Ok(match op {
@@ -108,7 +108,7 @@ struct ConfigurationShape {
 }
 
 impl SendShape {
-    fn upgrade<F: Form>(self) -> SendMessageRequest {
+    fn upgrade<F: JsonForm>(self) -> SendMessageRequest {
         SendMessageRequest {
             tenant: None,
             message: self.message,
@@ -119,7 +119,7 @@ impl SendShape {
 }
 
 impl ConfigurationShape {
-    fn upgrade<F: Form>(self) -> SendMessageConfiguration {
+    fn upgrade<F: JsonForm>(self) -> SendMessageConfiguration {
         // Trap T-22. Absent means wait, except in ProtoJSON, where `false` is written as absent.
         let blocking = self.blocking.unwrap_or(F::HAS_PRESENCE);
         SendMessageConfiguration {
@@ -175,7 +175,7 @@ impl TargetShape {
         self.task_id.or(self.id.map(Into::into)).or(named).unwrap_or_default()
     }
 
-    fn into_get<F: Form>(self) -> GetTaskRequest {
+    fn into_get<F: JsonForm>(self) -> GetTaskRequest {
         GetTaskRequest { tenant: None, history_length: self.history_length, id: self.into_task() }
     }
 
@@ -205,7 +205,7 @@ impl TargetShape {
     }
 }
 
-impl<F: Form> Serialize for Down<'_, F, SendMessageRequest> {
+impl<F: JsonForm> Serialize for Down<'_, F, SendMessageRequest> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let req = self.value();
         let mut object = serializer.serialize_struct("SendMessageRequest", 3)?;
@@ -219,7 +219,7 @@ impl<F: Form> Serialize for Down<'_, F, SendMessageRequest> {
     }
 }
 
-impl<F: Form> Serialize for Down<'_, F, SendMessageConfiguration> {
+impl<F: JsonForm> Serialize for Down<'_, F, SendMessageConfiguration> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let configuration = self.value();
         let modes = &configuration.accepted_output_modes;
@@ -243,7 +243,7 @@ pub(super) struct Params<'a, F> {
 }
 
 /// Borrows a call to encode its parameters.
-pub(super) fn params<F: Form>(call: &Call) -> Result<Params<'_, F>> {
+pub(super) fn params<F: JsonForm>(call: &Call) -> Result<Params<'_, F>> {
     match call {
         Call::ListTasks(_) => Err(no_list_tasks()),
         Call::SendMessage(_)
@@ -259,7 +259,7 @@ pub(super) fn params<F: Form>(call: &Call) -> Result<Params<'_, F>> {
     }
 }
 
-impl<F: Form> Serialize for Params<'_, F> {
+impl<F: JsonForm> Serialize for Params<'_, F> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.call {
             Call::SendMessage(req) | Call::SendStreamingMessage(req) => {
@@ -284,7 +284,7 @@ impl<F: Form> Serialize for Params<'_, F> {
 }
 
 /// The parameters of an operation on a task.
-fn target<F: Form, S: Serializer>(
+fn target<F: JsonForm, S: Serializer>(
     serializer: S,
     task_id: &TaskId,
     numbers: &[(&str, Option<i64>)],
@@ -308,7 +308,7 @@ fn target<F: Form, S: Serializer>(
 }
 
 /// The parameters of an operation on a configuration.
-fn config<F: Form, S: Serializer>(
+fn config<F: JsonForm, S: Serializer>(
     serializer: S,
     task_id: &TaskId,
     id: &PushConfigId,
@@ -323,7 +323,7 @@ fn config<F: Form, S: Serializer>(
     object.end()
 }
 
-fn create<F: Form, S: Serializer>(
+fn create<F: JsonForm, S: Serializer>(
     serializer: S,
     req: &TaskPushNotificationConfig,
 ) -> Result<S::Ok, S::Error> {
@@ -342,7 +342,7 @@ fn create<F: Form, S: Serializer>(
 }
 
 /// Only the proto has pages.
-fn list<F: Form, S: Serializer>(
+fn list<F: JsonForm, S: Serializer>(
     serializer: S,
     req: &ListTaskPushNotificationConfigsRequest,
 ) -> Result<S::Ok, S::Error> {

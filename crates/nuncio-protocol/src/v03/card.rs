@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{AgentCard, AgentInterface, Binding, Error, ErrorKind, Result, Version, json::decode};
 
-type Object = Map<String, Value>;
+type JsonObject = Map<String, Value>;
 
 /// The protocol version in v0.3 cards.
 const PROTOCOL_VERSION: &str = "0.3.0";
@@ -18,7 +18,7 @@ const PROTOCOL_VERSION: &str = "0.3.0";
 /// # Errors
 /// `InvalidAgentResponse` with the problem.
 pub fn decode_card(json: &[u8]) -> Result<AgentCard> {
-    let card: Object = serde_json::from_slice(json).map_err(|error| invalid(&error.to_string()))?;
+    let card: JsonObject = serde_json::from_slice(json).map_err(|error| invalid(&error.to_string()))?;
     if member(&card, &["supportedInterfaces", "supported_interfaces"]).is_some_and(Value::is_array) {
         return decode_v1(card);
     }
@@ -41,7 +41,7 @@ pub fn upgrade_card(card: Value) -> Result<AgentCard> {
 }
 
 /// Decodes a card with v1.0 interfaces.
-fn decode_v1(card: Object) -> Result<AgentCard> {
+fn decode_v1(card: JsonObject) -> Result<AgentCard> {
     let legacy = interfaces_of_v03(&card);
     let is_union = member(&card, &["protocolVersion", "protocol_version"])
         .and_then(Value::as_str)
@@ -62,7 +62,7 @@ fn decode_v1(card: Object) -> Result<AgentCard> {
 }
 
 /// Decodes a card with v1.0 interfaces; all other members may be of either version.
-fn read(mut card: Object) -> Result<AgentCard> {
+fn read(mut card: JsonObject) -> Result<AgentCard> {
     move_extended_card_flag(&mut card);
     security::upgrade(&mut card);
     decode(ErrorKind::InvalidAgentResponse, &Value::Object(card).to_string())
@@ -72,14 +72,14 @@ fn invalid(why: &str) -> Error {
     Error::new(ErrorKind::InvalidAgentResponse, format!("not an agent card: {why}"))
 }
 
-fn member<'a>(object: &'a Object, names: &[&str]) -> Option<&'a Value> {
+fn member<'a>(object: &'a JsonObject, names: &[&str]) -> Option<&'a Value> {
     names.iter().find_map(|name| object.get(*name)).filter(|value| !value.is_null())
 }
 
 /// `url` and `preferredTransport` first, then the additional ones without duplicates. All are 0.3,
 /// independent of the card's version: no other supported version has cards of this shape.
-fn interfaces_of_v03(card: &Object) -> Vec<AgentInterface> {
-    let interface = |object: &Object, transport: &[&str]| {
+fn interfaces_of_v03(card: &JsonObject) -> Vec<AgentInterface> {
+    let interface = |object: &JsonObject, transport: &[&str]| {
         let url = object.get("url").and_then(Value::as_str).filter(|url| !url.is_empty())?;
         // REQUIRED by 03 section 5.6.1, optional in the schema.
         let binding = member(object, transport).and_then(Value::as_str).filter(|binding| !binding.is_empty());
@@ -101,7 +101,7 @@ fn interfaces_of_v03(card: &Object) -> Vec<AgentInterface> {
 }
 
 /// Moves the flag to its v1.0 member: it has had three names and two locations (trap T-24).
-fn move_extended_card_flag(card: &mut Object) {
+fn move_extended_card_flag(card: &mut JsonObject) {
     let names = [
         "supportsAuthenticatedExtendedCard",
         "supports_authenticated_extended_card",
@@ -156,15 +156,15 @@ pub fn union_card(card: &AgentCard) -> Value {
     Value::Object(object)
 }
 
-fn to_object(card: &AgentCard) -> Object {
+fn to_object(card: &AgentCard) -> JsonObject {
     match serde_json::to_value(card) {
         Ok(Value::Object(object)) => object,
         // A card serializes to an object: it has only string keys and finite numbers.
-        Ok(_) | Err(_) => Object::new(),
+        Ok(_) | Err(_) => JsonObject::new(),
     }
 }
 
-fn objects_mut(list: Option<&mut Value>) -> impl Iterator<Item = &mut Object> {
+fn objects_mut(list: Option<&mut Value>) -> impl Iterator<Item = &mut JsonObject> {
     list.and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
 }
 
@@ -176,7 +176,7 @@ pub(super) fn interfaces_for_v03(card: &AgentCard) -> impl Iterator<Item = &Agen
 }
 
 /// Adds the members of v0.3; false if the card has no interface of that version.
-fn add_v03(object: &mut Object, card: &AgentCard) -> bool {
+fn add_v03(object: &mut JsonObject, card: &AgentCard) -> bool {
     let legacy = || interfaces_for_v03(card);
     let Some(main) = legacy().next() else { return false };
     // The main interface is repeated among the additional ones (03 section 5.6.2, SHOULD).

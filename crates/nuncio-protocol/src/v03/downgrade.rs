@@ -1,5 +1,5 @@
 //! Encodes messages, tasks, artifacts and events in v0.3 (REQ-201 to REQ-204). Nothing is copied: [`Down`]
-//! borrows one of our types and encodes it in a [`Form`].
+//! borrows one of our types and encodes it in a [`JsonForm`].
 
 use std::{marker::PhantomData, sync::Arc};
 
@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use super::{
     files,
-    form::{Form, JsonRpc},
+    form::{JsonForm, JsonRpc},
     leftover::{DATA_PART_COMPAT, LEFTOVER, Leftover, WireMetadata, is_wrapped},
 };
 use crate::{
@@ -30,7 +30,7 @@ pub(super) fn down<F, T: ?Sized>(value: &T) -> Down<'_, F, T> {
 }
 
 /// Writes `kind`, where the form has it (REQ-149, REQ-201).
-fn kind<F: Form, S: SerializeStruct>(object: &mut S, kind: &'static str) -> Result<(), S::Error> {
+fn kind<F: JsonForm, S: SerializeStruct>(object: &mut S, kind: &'static str) -> Result<(), S::Error> {
     if F::HAS_KIND { object.serialize_field("kind", kind) } else { Ok(()) }
 }
 
@@ -66,7 +66,7 @@ where
     }
 }
 
-impl<F: Form> Serialize for Down<'_, F, Message> {
+impl<F: JsonForm> Serialize for Down<'_, F, Message> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let message = self.0;
         let references = message.reference_task_ids.as_slice();
@@ -96,7 +96,7 @@ impl<F: Form> Serialize for Down<'_, F, Message> {
     }
 }
 
-impl<F: Form> Serialize for Down<'_, F, Part> {
+impl<F: JsonForm> Serialize for Down<'_, F, Part> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let part = self.0;
         let mut object = serializer.serialize_struct("Part", 3)?;
@@ -107,11 +107,11 @@ impl<F: Form> Serialize for Down<'_, F, Part> {
             }
             Content::Raw(_) | Content::Url(_) => {
                 kind::<F, _>(&mut object, "file")?;
-                object.serialize_field("file", &File::<F>(part, PhantomData))?;
+                object.serialize_field("file", &SentFile::<F>(part, PhantomData))?;
             }
             Content::Data(value) => {
                 kind::<F, _>(&mut object, "data")?;
-                object.serialize_field("data", &Data::<F>(value, PhantomData))?;
+                object.serialize_field("data", &WrappedData::<F>(value, PhantomData))?;
             }
         }
         match part_leftover::<F>(part) {
@@ -123,7 +123,7 @@ impl<F: Form> Serialize for Down<'_, F, Part> {
 }
 
 /// The metadata of a part with members that v0.3 cannot express; `None` if there are none.
-fn part_leftover<F: Form>(part: &Part) -> Option<WireMetadata<'_>> {
+fn part_leftover<F: JsonForm>(part: &Part) -> Option<WireMetadata<'_>> {
     let base64 = match &part.content {
         Content::Raw(content) if !F::HAS_KIND => {
             files::mark(content, part.media_type.as_deref(), files::current().unwrap_or_default())
@@ -154,9 +154,9 @@ fn part_leftover<F: Form>(part: &Part) -> Option<WireMetadata<'_>> {
 }
 
 /// The file of a file part.
-struct File<'a, F>(&'a Part, PhantomData<F>);
+struct SentFile<'a, F>(&'a Part, PhantomData<F>);
 
-impl<F: Form> Serialize for File<'_, F> {
+impl<F: JsonForm> Serialize for SentFile<'_, F> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let part = self.0;
         let mut object = serializer.serialize_struct("File", 3)?;
@@ -176,14 +176,14 @@ impl<F: Form> Serialize for File<'_, F> {
 }
 
 /// The data of a data part: an object in v0.3, so any other value is wrapped (REQ-204).
-struct Data<'a, F>(&'a Json, PhantomData<F>);
+struct WrappedData<'a, F>(&'a Json, PhantomData<F>);
 
-impl<F: Form> Serialize for Data<'_, F> {
+impl<F: JsonForm> Serialize for WrappedData<'_, F> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if !F::HAS_KIND {
             // ProtoJSON: a message `DataPart` with one field, also called `data`.
             let mut object = serializer.serialize_struct("DataPart", 1)?;
-            object.serialize_field("data", &Data::<JsonRpc>(self.0, PhantomData))?;
+            object.serialize_field("data", &WrappedData::<JsonRpc>(self.0, PhantomData))?;
             return object.end();
         }
         if self.0.is_object() {
@@ -195,7 +195,7 @@ impl<F: Form> Serialize for Data<'_, F> {
     }
 }
 
-impl<F: Form> Serialize for Down<'_, F, Artifact> {
+impl<F: JsonForm> Serialize for Down<'_, F, Artifact> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let artifact = self.0;
         let mut object = serializer.serialize_struct("Artifact", 6)?;
@@ -209,7 +209,7 @@ impl<F: Form> Serialize for Down<'_, F, Artifact> {
     }
 }
 
-impl<F: Form> Serialize for Down<'_, F, TaskStatus> {
+impl<F: JsonForm> Serialize for Down<'_, F, TaskStatus> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let status = self.0;
         let mut object = serializer.serialize_struct("TaskStatus", 3)?;
@@ -222,7 +222,7 @@ impl<F: Form> Serialize for Down<'_, F, TaskStatus> {
     }
 }
 
-impl<F: Form> Serialize for Down<'_, F, Task> {
+impl<F: JsonForm> Serialize for Down<'_, F, Task> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let task = self.0;
         let mut object = serializer.serialize_struct("Task", 7)?;
@@ -248,7 +248,7 @@ pub(super) fn is_final(state: TaskState) -> bool {
     state.is_terminal() || state == TaskState::InputRequired
 }
 
-impl<F: Form> Serialize for Down<'_, F, TaskStatusUpdateEvent> {
+impl<F: JsonForm> Serialize for Down<'_, F, TaskStatusUpdateEvent> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let update = self.0;
         let mut object = serializer.serialize_struct("TaskStatusUpdateEvent", 6)?;
@@ -262,7 +262,7 @@ impl<F: Form> Serialize for Down<'_, F, TaskStatusUpdateEvent> {
     }
 }
 
-impl<F: Form> Serialize for Down<'_, F, TaskArtifactUpdateEvent> {
+impl<F: JsonForm> Serialize for Down<'_, F, TaskArtifactUpdateEvent> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let update = self.0;
         let mut object = serializer.serialize_struct("TaskArtifactUpdateEvent", 7)?;
@@ -278,7 +278,7 @@ impl<F: Form> Serialize for Down<'_, F, TaskArtifactUpdateEvent> {
 }
 
 /// With `kind`, an object is written bare; otherwise inside of a member that names its type.
-fn tagged<F: Form, S: Serializer>(
+fn tagged<F: JsonForm, S: Serializer>(
     serializer: S,
     member: &'static str,
     value: &impl Serialize,
@@ -291,7 +291,7 @@ fn tagged<F: Form, S: Serializer>(
     object.end()
 }
 
-impl<F: Form> Serialize for Down<'_, F, Event> {
+impl<F: JsonForm> Serialize for Down<'_, F, Event> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Event::Task(task) => tagged::<F, S>(serializer, "task", &down::<F, _>(task)),
@@ -304,7 +304,7 @@ impl<F: Form> Serialize for Down<'_, F, Event> {
     }
 }
 
-impl<F: Form> Serialize for Down<'_, F, SendMessageResponse> {
+impl<F: JsonForm> Serialize for Down<'_, F, SendMessageResponse> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             SendMessageResponse::Task(task) => tagged::<F, S>(serializer, "task", &down::<F, _>(task)),

@@ -1,11 +1,11 @@
 //! The differences between the two JSON forms of v0.3 (trap T-08): JSON-RPC has a schema of its own,
-//! HTTP+JSON uses the ProtoJSON of the v0.3 proto. Encoding takes every name that differs from a [`Form`];
+//! HTTP+JSON uses the ProtoJSON of the v0.3 proto. Encoding takes every name that differs from a [`JsonForm`];
 //! decoding accepts both forms everywhere, and uses the form only where the same JSON has two meanings.
 
 use crate::{Role, TaskState};
 
 /// One of the two JSON forms.
-pub(super) trait Form: Send + Sync + 'static {
+pub(super) trait JsonForm: Send + Sync + 'static {
     /// The dialect's slot among the cached encodings of a stream item.
     const SLOT: usize;
     /// True: an object has its type in `kind`, and answers are bare. False: the name of the enclosing
@@ -38,7 +38,7 @@ pub(super) trait Form: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JsonRpc;
 
-impl Form for JsonRpc {
+impl JsonForm for JsonRpc {
     const SLOT: usize = 1;
     const HAS_KIND: bool = true;
     const HAS_PRESENCE: bool = true;
@@ -88,7 +88,7 @@ impl RestWith {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rest;
 
-impl Form for Rest {
+impl JsonForm for Rest {
     const SLOT: usize = 2;
     const HAS_KIND: bool = false;
     const HAS_PRESENCE: bool = false;

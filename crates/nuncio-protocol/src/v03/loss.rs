@@ -5,7 +5,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::form::Form;
+use super::form::JsonForm;
 use crate::{
     Binding, Metadata, SendMessageConfiguration, TaskPushNotificationConfig, Version,
     metadata::metadata,
@@ -78,7 +78,7 @@ struct More {
 }
 
 /// True if the parameters have members that v1.0 cannot express.
-pub(super) fn says_more<F: Form>(op: Op, params: Option<&RawValue>) -> bool {
+pub(super) fn says_more<F: JsonForm>(op: Op, params: Option<&RawValue>) -> bool {
     match op {
         Op::GetTask
         | Op::SubscribeToTask

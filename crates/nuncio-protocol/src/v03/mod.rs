@@ -6,9 +6,9 @@
 //! under [`LEFTOVER`], so that downgrading and upgrading again is the identity. docs/protocol-notes.md
 //! lists the other losses.
 //!
-//! Reading order: `form` (what the two forms call things), `downgrade`, `shape` and `upgrade` (messages,
-//! tasks and events), `leftover`, `files` (their content in the
-//! protobuf forms), `call` and `push` (requests), `card`, `error`, `words`, `loss`.
+//! Reading order: `form` (the names in the two forms), `downgrade`, `shape` and `upgrade` (messages, tasks
+//! and events), `leftover`, `files` (their content in the protobuf forms), `call` and `push` (requests),
+//! `card`, `error`, `words`, `loss`.
 
 mod call;
 mod card;
@@ -36,7 +36,7 @@ pub use self::{
     form::{JsonRpc, Rest, RestWith},
     leftover::LEFTOVER,
 };
-use self::{downgrade::down, form::Form, shape::Up};
+use self::{downgrade::down, form::JsonForm, shape::Up};
 use crate::{
     Error, ErrorKind, Event, Result, Version,
     json::decode,
@@ -75,11 +75,11 @@ fn write(value: &impl Serialize, out: &mut Vec<u8>) -> Result<()> {
 }
 
 /// Runs a decoder or an encoder of the form `F`, with the current form of files.
-fn scoped<F: Form, T>(run: impl FnOnce() -> T) -> T {
+fn scoped<F: JsonForm, T>(run: impl FnOnce() -> T) -> T {
     if F::HAS_KIND { run() } else { files::with_any(run) }
 }
 
-impl<F: Form> Dialect for F {
+impl<F: JsonForm> Dialect for F {
     fn version(&self) -> Version {
         Version::V0_3
     }
@@ -116,7 +116,9 @@ impl<F: Form> Dialect for F {
                 out.extend_from_slice(if F::HAS_KIND { b"null" } else { b"{}" });
                 Ok(())
             }
-            Reply::Stream(_) => Err(Error::internal("a stream is not one answer")),
+            Reply::Stream(_) => {
+                Err(Error::internal("the service returned a stream for an operation with a single response"))
+            }
         })
     }
 

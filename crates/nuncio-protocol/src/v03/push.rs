@@ -14,7 +14,7 @@ use serde::{
 
 use super::{
     downgrade::{Down, down, field_if},
-    form::Form,
+    form::JsonForm,
     name::{self, Name},
     shape::{Up, list},
 };
@@ -183,7 +183,7 @@ impl Serialize for Authentication<'_> {
     }
 }
 
-impl<F: Form> Serialize for Down<'_, F, TaskPushNotificationConfig> {
+impl<F: JsonForm> Serialize for Down<'_, F, TaskPushNotificationConfig> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let config = self.value();
         let task = config.task_id.as_ref().map_or("", TaskId::as_str);
@@ -201,7 +201,7 @@ impl<F: Form> Serialize for Down<'_, F, TaskPushNotificationConfig> {
     }
 }
 
-impl<F: Form> Serialize for Down<'_, F, ListTaskPushNotificationConfigsResponse> {
+impl<F: JsonForm> Serialize for Down<'_, F, ListTaskPushNotificationConfigsResponse> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let page = self.value();
         let configs = down::<F, _>(page.configs.as_slice());

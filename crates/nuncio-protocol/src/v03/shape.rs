@@ -10,12 +10,12 @@ use serde::{
 
 use super::{
     FileBytes, JsonRpc, files,
-    form::Form,
+    form::JsonForm,
     leftover::{self, DATA_PART_COMPAT, is_wrapped},
 };
 use crate::{
     Content, Json, Metadata, Part, Role, TaskState,
-    json::At,
+    json::AtDepth,
     lenient::{Key, check_length, decode_base64},
     message::{PART_DEPTH, read_metadata},
 };
@@ -144,7 +144,7 @@ any_name!(Role, role, "user or agent");
 
 /// A file as received.
 #[derive(Default)]
-struct File {
+struct ReceivedFile {
     content: Option<Content>,
     name: Option<String>,
     mime_type: Option<String>,
@@ -152,7 +152,7 @@ struct File {
     is_proto: bool,
 }
 
-impl<'de> Deserialize<'de> for File {
+impl<'de> Deserialize<'de> for ReceivedFile {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(FileVisitor)
     }
@@ -161,14 +161,14 @@ impl<'de> Deserialize<'de> for File {
 struct FileVisitor;
 
 impl<'de> de::Visitor<'de> for FileVisitor {
-    type Value = File;
+    type Value = ReceivedFile;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a file: an object with one of bytes, uri")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<File, A::Error> {
-        let mut file = File::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ReceivedFile, A::Error> {
+        let mut file = ReceivedFile::default();
         while let Some(key) = map.next_key::<Key<'de>>()? {
             let source = match &*key.0 {
                 // Documentation and peers disagree about these names (C-06).
@@ -207,15 +207,15 @@ enum Source {
 }
 
 impl<'de> DeserializeSeed<'de> for Source {
-    type Value = File;
+    type Value = ReceivedFile;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<File, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<ReceivedFile, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
 impl<'de> de::Visitor<'de> for Source {
-    type Value = File;
+    type Value = ReceivedFile;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -224,7 +224,7 @@ impl<'de> de::Visitor<'de> for Source {
         }
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<File, E> {
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<ReceivedFile, E> {
         let content = match self {
             Self::Bytes | Self::ProtoBytes => decode_base64(text)
                 .map(Content::Raw)
@@ -232,27 +232,27 @@ impl<'de> de::Visitor<'de> for Source {
             Self::Uri => Content::Url(text.to_owned()),
         };
         let is_proto = matches!(self, Self::ProtoBytes);
-        Ok(File { content: Some(content), is_proto, ..File::default() })
+        Ok(ReceivedFile { content: Some(content), is_proto, ..ReceivedFile::default() })
     }
 
-    fn visit_unit<E: de::Error>(self) -> Result<File, E> {
-        Ok(File::default())
+    fn visit_unit<E: de::Error>(self) -> Result<ReceivedFile, E> {
+        Ok(ReceivedFile::default())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<File, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ReceivedFile, A::Error> {
         FileVisitor.visit_map(map)
     }
 }
 
 impl<'de> Deserialize<'de> for Up<Part> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(PartVisitor)
+        deserializer.deserialize_map(OldPartVisitor)
     }
 }
 
-struct PartVisitor;
+struct OldPartVisitor;
 
-impl<'de> de::Visitor<'de> for PartVisitor {
+impl<'de> de::Visitor<'de> for OldPartVisitor {
     type Value = Up<Part>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -267,13 +267,15 @@ impl<'de> de::Visitor<'de> for PartVisitor {
             // Presence decides (trap T-12). `null` is no content here: v0.3 data is an object.
             let member = match &*key.0 {
                 "text" => map.next_value::<Option<String>>()?.map(Content::Text),
-                "file" => map.next_value::<Option<File>>()?.and_then(|file| {
+                "file" => map.next_value::<Option<ReceivedFile>>()?.and_then(|file| {
                     filename = file.name;
                     media_type = file.mime_type;
                     is_proto = file.is_proto;
                     file.content
                 }),
-                "data" => map.next_value::<Option<At<PART_DEPTH, _>>>()?.map(|At(json)| Content::Data(json)),
+                "data" => map
+                    .next_value::<Option<AtDepth<PART_DEPTH, _>>>()?
+                    .map(|AtDepth(json)| Content::Data(json)),
                 other => {
                     match other {
                         // Some peers use `type`. A part of an unknown kind is refused.

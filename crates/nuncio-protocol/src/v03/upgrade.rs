@@ -34,7 +34,7 @@ up! {
     Message: MessageShape, settle;
     Artifact: ArtifactShape;
     TaskStatus: TaskStatusShape;
-    Task: TaskShape;
+    Task: OldTask;
     TaskStatusUpdateEvent: TaskStatusUpdateEventShape;
     TaskArtifactUpdateEvent: TaskArtifactUpdateEventShape;
 }
@@ -104,7 +104,7 @@ struct TaskStatusShape {
 
 #[derive(Deserialize)]
 #[serde(remote = "Task", rename_all = "camelCase")]
-struct TaskShape {
+struct OldTask {
     #[serde(default, deserialize_with = "null_default")]
     id: TaskId,
     #[serde(default, alias = "context_id", deserialize_with = "null_default")]
@@ -153,7 +153,7 @@ struct TaskArtifactUpdateEventShape {
 
 /// The value of `kind`.
 #[derive(Clone, Copy)]
-enum Kind {
+enum ObjectKind {
     Task,
     Message,
     StatusUpdate,
@@ -161,7 +161,7 @@ enum Kind {
     Other,
 }
 
-impl<'de> Deserialize<'de> for Kind {
+impl<'de> Deserialize<'de> for ObjectKind {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(match &*Key::deserialize(deserializer)?.0 {
             "task" => Self::Task,
@@ -178,7 +178,7 @@ impl<'de> Deserialize<'de> for Kind {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AnyShape {
-    kind: Option<Kind>,
+    kind: Option<ObjectKind>,
 
     #[serde(default, deserialize_with = "maybe::<_, Task, _>")]
     task: Option<Box<Task>>,
@@ -223,23 +223,23 @@ struct AnyShape {
 
 impl AnyShape {
     /// The kind by its members, for peers that leave out `kind`.
-    fn infer(&self) -> Option<Kind> {
+    fn infer(&self) -> Option<ObjectKind> {
         if self.artifact.is_some() {
-            return Some(Kind::ArtifactUpdate);
+            return Some(ObjectKind::ArtifactUpdate);
         }
         if self.message_id.is_some() || self.role.is_some() {
-            return Some(Kind::Message);
+            return Some(ObjectKind::Message);
         }
         match (&self.id, &self.task_id, &self.status) {
-            (None, Some(_), Some(_)) => Some(Kind::StatusUpdate),
-            (Some(_), _, _) | (None, None, Some(_)) => Some(Kind::Task),
+            (None, Some(_), Some(_)) => Some(ObjectKind::StatusUpdate),
+            (Some(_), _, _) | (None, None, Some(_)) => Some(ObjectKind::Task),
             (None, _, None) => None,
         }
     }
 
     fn into_event(self) -> Option<Event> {
         let kind = match self.kind {
-            None | Some(Kind::Other) => {
+            None | Some(ObjectKind::Other) => {
                 if let Some(task) = self.task {
                     return Some(Event::Task(*task));
                 }
@@ -257,15 +257,15 @@ impl AnyShape {
             Some(kind) => kind,
         };
         match kind {
-            Kind::Task => Some(Event::Task(self.into_task())),
-            Kind::Message => Some(Event::Message(Arc::new(self.into_message()))),
-            Kind::StatusUpdate => Some(Event::StatusUpdate(TaskStatusUpdateEvent {
+            ObjectKind::Task => Some(Event::Task(self.into_task())),
+            ObjectKind::Message => Some(Event::Message(Arc::new(self.into_message()))),
+            ObjectKind::StatusUpdate => Some(Event::StatusUpdate(TaskStatusUpdateEvent {
                 task_id: self.task_id.unwrap_or_default(),
                 context_id: self.context_id.unwrap_or_default(),
                 status: self.status.unwrap_or_default(),
                 metadata: self.metadata,
             })),
-            Kind::ArtifactUpdate => Some(Event::ArtifactUpdate(TaskArtifactUpdateEvent {
+            ObjectKind::ArtifactUpdate => Some(Event::ArtifactUpdate(TaskArtifactUpdateEvent {
                 task_id: self.task_id.unwrap_or_default(),
                 context_id: self.context_id.unwrap_or_default(),
                 artifact: self.artifact.unwrap_or_default(),
@@ -274,7 +274,7 @@ impl AnyShape {
                 joins: false,
                 metadata: self.metadata,
             })),
-            Kind::Other => None,
+            ObjectKind::Other => None,
         }
     }
 

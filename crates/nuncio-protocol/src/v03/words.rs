@@ -1,16 +1,16 @@
 //! The words of errors: our own texts, and those of agents that speak v1.0, name roles and states as v1.0 does. A
 //! caller of v0.3 is told the names of its form.
 
-use super::form::Form;
+use super::form::JsonForm;
 use crate::{Error, Role, TaskState};
 
 /// The error with the names of roles and states as `F` has them.
-pub(super) fn reword<F: Form>(error: Error) -> Error {
+pub(super) fn reword<F: JsonForm>(error: Error) -> Error {
     error.rewritten(rewrite::<F>)
 }
 
 /// The text with other names; `None` if it has none of ours.
-fn rewrite<F: Form>(text: &str) -> Option<String> {
+fn rewrite<F: JsonForm>(text: &str) -> Option<String> {
     if !text.contains("ROLE_") && !text.contains("TASK_STATE_") {
         return None;
     }
@@ -31,7 +31,7 @@ fn is_of_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-')
 }
 
-fn name<F: Form>(word: &str) -> Option<&'static str> {
+fn name<F: JsonForm>(word: &str) -> Option<&'static str> {
     if word.starts_with("ROLE_") {
         return F::role(Role::from_name(word)?);
     }

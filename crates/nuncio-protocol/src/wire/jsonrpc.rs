@@ -22,7 +22,7 @@ pub struct Request<'a> {
 
 /// A received body.
 #[derive(Debug)]
-pub enum Incoming<'a> {
+pub enum IncomingBody<'a> {
     /// One request.
     Single(Request<'a>),
     /// Several requests; each has to be decoded by [`open`].
@@ -31,7 +31,7 @@ pub enum Incoming<'a> {
 
 /// A request that could not be decoded, with its id, if that is valid.
 #[derive(Debug)]
-pub struct Refused<'a> {
+pub struct RefusedRequest<'a> {
     /// The id to echo, or `null`.
     pub id: Option<&'a RawValue>,
     /// The error.
@@ -59,18 +59,18 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 ///
 /// # Errors
 /// `ParseError` if it is not JSON (REQ-026), `InvalidRequest` if it is not a request (REQ-025).
-pub fn decode_body(body: &[u8]) -> Result<Incoming<'_>, Refused<'_>> {
-    let refused = |kind: ErrorKind, why: String| Refused { id: None, error: Error::new(kind, why) };
+pub fn decode_body(body: &[u8]) -> Result<IncomingBody<'_>, RefusedRequest<'_>> {
+    let refused = |kind: ErrorKind, why: String| RefusedRequest { id: None, error: Error::new(kind, why) };
     let text = std::str::from_utf8(body).map_err(|_| {
         refused(ErrorKind::ParseError, "invalid JSON payload: the body is not UTF-8".to_owned())
     })?;
     match text.trim_start().as_bytes().first() {
-        Some(b'{') => decode_request(text).map(Incoming::Single),
+        Some(b'{') => decode_request(text).map(IncomingBody::Single),
         Some(b'[') => match serde_json::from_str::<Vec<&RawValue>>(text) {
             Ok(requests) if requests.is_empty() => {
                 Err(refused(ErrorKind::InvalidRequest, "an empty batch is not a request".to_owned()))
             }
-            Ok(requests) => Ok(Incoming::Batch(requests)),
+            Ok(requests) => Ok(IncomingBody::Batch(requests)),
             Err(error) => Err(refused(ErrorKind::ParseError, format!("invalid JSON payload: {error}"))),
         },
         _ => match serde_json::from_str::<IgnoredAny>(text) {
@@ -84,25 +84,28 @@ pub fn decode_body(body: &[u8]) -> Result<Incoming<'_>, Refused<'_>> {
 ///
 /// # Errors
 /// As [`decode_body`].
-pub fn open(json: &RawValue) -> Result<Request<'_>, Refused<'_>> {
+pub fn open(json: &RawValue) -> Result<Request<'_>, RefusedRequest<'_>> {
     decode_request(json.get())
 }
 
-fn decode_request(text: &str) -> Result<Request<'_>, Refused<'_>> {
+fn decode_request(text: &str) -> Result<Request<'_>, RefusedRequest<'_>> {
     let envelope: Envelope<'_> = match serde_json::from_str(text) {
         Ok(envelope) => envelope,
         // JSON with, for example, a repeated member is not a request; any other failure means that it is
         // not JSON.
         Err(error) if error.is_data() => {
-            return Err(Refused { id: None, error: invalid(&format!("not a JSON-RPC request: {error}")) });
+            return Err(RefusedRequest {
+                id: None,
+                error: invalid(&format!("not a JSON-RPC request: {error}")),
+            });
         }
         Err(error) => {
             let error = Error::new(ErrorKind::ParseError, format!("invalid JSON payload: {error}"));
-            return Err(Refused { id: None, error });
+            return Err(RefusedRequest { id: None, error });
         }
     };
     let good_id = envelope.id.filter(|id| is_id(id.get()));
-    let refused = |why: &str| Refused { id: good_id, error: invalid(why) };
+    let refused = |why: &str| RefusedRequest { id: good_id, error: invalid(why) };
     if envelope.jsonrpc.is_none_or(|version| version.get() != "\"2.0\"") {
         return Err(refused("jsonrpc: expected \"2.0\""));
     }
@@ -118,7 +121,7 @@ fn decode_request(text: &str) -> Result<Request<'_>, Refused<'_>> {
         None | Some(b'{') => Ok(Request { id: good_id, method, params }),
         Some(b'[') => {
             let error = Error::invalid_field("params", "expected an object; positions have no meaning here");
-            Err(Refused { id: good_id, error })
+            Err(RefusedRequest { id: good_id, error })
         }
         Some(_) => Err(refused("params: expected an object")),
     }
@@ -321,8 +324,8 @@ mod tests {
             Err(refused) => {
                 (refused.error.kind().row().code, refused.id.map_or("null", RawValue::get).to_owned())
             }
-            Ok(Incoming::Single(request)) => (0, request.id.map_or("none", RawValue::get).to_owned()),
-            Ok(Incoming::Batch(requests)) => (1, requests.len().to_string()),
+            Ok(IncomingBody::Single(request)) => (0, request.id.map_or("none", RawValue::get).to_owned()),
+            Ok(IncomingBody::Batch(requests)) => (1, requests.len().to_string()),
         }
     }
 

@@ -15,7 +15,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-pub use self::task::{Frame, TaskShape, task_of};
+pub use self::task::{EventEnvelope, TaskShape, task_of};
 use crate::{lenient::Key, metadata::LEFTOVER, op::Op};
 
 /// The summary of a request.
@@ -81,11 +81,11 @@ impl<'a> RequestSummary<'a> {
             task: text(task)?,
             context: text(context)?,
             references: match references {
-                Some(references) => serde_json::from_str::<Option<Vec<Text<'a>>>>(references.get())
+                Some(references) => serde_json::from_str::<Option<Vec<TextValue<'a>>>>(references.get())
                     .ok()?
                     .unwrap_or_default()
                     .into_iter()
-                    .map(|Text(text)| text)
+                    .map(|TextValue(text)| text)
                     .collect(),
                 None => Vec::new(),
             },
@@ -136,7 +136,7 @@ impl<'de> Deserialize<'de> for Known {
 }
 
 #[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+struct TextValue<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// The text of a value; `Some(None)` if it is absent, `None` if it is not text.
 fn text<'a>(json: Option<&'a RawValue>) -> Option<Option<Cow<'a, str>>> {

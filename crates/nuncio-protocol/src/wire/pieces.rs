@@ -14,10 +14,10 @@ use super::Pieces;
 use crate::{Artifact, Content, Json, ListTasksResponse, Message, Metadata, Part, Task, message::Base64};
 
 /// Content from this size on is not copied whole.
-const LARGE: usize = 64 * 1024;
+const MIN_STREAMED_BYTES: usize = 64 * 1024;
 
 /// So many bytes of a text are encoded at a time. Of bytes it is a multiple of 3, so that base64 needs no padding within.
-const AT_A_TIME: usize = 48 * 1024;
+const PIECE_BYTES: usize = 48 * 1024;
 
 /// A page of tasks.
 pub(super) fn page(mut page: ListTasksResponse) -> Pieces {
@@ -118,15 +118,15 @@ fn part<H: HasParts>(holder: &Arc<H>, number: usize) -> Box<dyn Iterator<Item = 
         json(&Part { content, metadata, filename, media_type: part.media_type.clone() })
     };
     match &part.content {
-        Content::Data(data) if data.as_str().len() >= LARGE => {
+        Content::Data(data) if data.as_str().len() >= MIN_STREAMED_BYTES => {
             let (head, null) = (r#"{"data":"#.len(), "null".len());
             let (lean, data) = (with(Content::Data(Json::default())), Bytes::from_owner(data.clone()));
             Box::new([lean.slice(..head), data, lean.slice(head + null..)].into_iter())
         }
-        Content::Text(text) if text.len() >= LARGE => {
+        Content::Text(text) if text.len() >= MIN_STREAMED_BYTES => {
             around(with(Content::Text(String::new())), r#"{"text":""#.len(), encoded(holder, number))
         }
-        Content::Raw(bytes) if bytes.len() >= LARGE => {
+        Content::Raw(bytes) if bytes.len() >= MIN_STREAMED_BYTES => {
             around(with(Content::Raw(Bytes::new())), r#"{"raw":""#.len(), encoded(holder, number))
         }
         Content::Data(_) | Content::Text(_) | Content::Raw(_) | Content::Url(_) => {
@@ -152,13 +152,13 @@ fn encoded<H: HasParts>(holder: &Arc<H>, number: usize) -> impl Iterator<Item = 
         let string = match &holder.parts()[number].content {
             Content::Text(text) => {
                 let rest = text.get(at..).filter(|rest| !rest.is_empty())?;
-                let end = (0..=AT_A_TIME.min(rest.len())).rev().find(|end| rest.is_char_boundary(*end))?;
+                let end = (0..=PIECE_BYTES.min(rest.len())).rev().find(|end| rest.is_char_boundary(*end))?;
                 at += end;
                 json(&&rest[..end])
             }
             Content::Raw(bytes) => {
                 let rest = bytes.get(at..).filter(|rest| !rest.is_empty())?;
-                let end = AT_A_TIME.min(rest.len());
+                let end = PIECE_BYTES.min(rest.len());
                 at += end;
                 json(&Base64(&rest[..end]))
             }
@@ -205,15 +205,15 @@ mod tests {
     use super::*;
 
     fn parts() -> Vec<Part> {
-        let lists = vec![value!({"n": 1}); LARGE];
-        let mut named = Part::text("é\"\\\n".repeat(LARGE));
+        let lists = vec![value!({"n": 1}); MIN_STREAMED_BYTES];
+        let mut named = Part::text("é\"\\\n".repeat(MIN_STREAMED_BYTES));
         named.metadata.insert("k", "v");
         named.filename = Some("f".to_owned());
         named.media_type = Some("text/plain".to_owned());
         vec![
             named,
             Part::text("short"),
-            Part::raw(vec![7; 2 * AT_A_TIME + 1]),
+            Part::raw(vec![7; 2 * PIECE_BYTES + 1]),
             Part::data(value!(lists)),
             Part::data(value!({"small": true})),
             Part::url("https://example.com/"),
@@ -222,7 +222,7 @@ mod tests {
 
     fn large_task() -> Task {
         let mut said = Message::user("m", parts());
-        said.metadata.insert("list", value!(vec![0; LARGE]));
+        said.metadata.insert("list", value!(vec![0; MIN_STREAMED_BYTES]));
         said.extensions = vec!["\"parts\":[".to_owned()];
         said.reference_task_ids = vec!["t-0".into()];
         let mut made = Artifact::new("a", parts()).with_name("\"parts\":[");
@@ -262,6 +262,6 @@ mod tests {
         let data = |piece: &&Bytes| piece.starts_with(b"[{\"n\"") || piece.starts_with(b"{\"list\"");
         let copied = pieces.iter().filter(|piece| !data(piece)).map(Bytes::len).max();
         // An escaped character takes twice its size here.
-        assert!(copied.is_some_and(|bytes| bytes <= 2 * AT_A_TIME), "{copied:?}");
+        assert!(copied.is_some_and(|bytes| bytes <= 2 * PIECE_BYTES), "{copied:?}");
     }
 }

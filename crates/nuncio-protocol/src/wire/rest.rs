@@ -16,7 +16,7 @@ mod status;
 pub use self::{
     client::{Outgoing, encode_request},
     route::{Route, find_route},
-    server::{Incoming, Refused, decode_request},
+    server::{RestRefusal, RestRequest, decode_request},
     status::{decode_body, decode_error, decode_event, encode_error},
 };
 use crate::op::{Op, OpRow};

@@ -68,7 +68,7 @@ pub struct Decoder {
     /// The event name of the current frame.
     event: Option<String>,
     /// The data of the current frame.
-    data: Data,
+    data: FrameData,
     /// Several data lines, or one that is not in `buffer` any more.
     joined: String,
     /// The current frame was returned; the next one begins.
@@ -83,7 +83,7 @@ pub struct Decoder {
 
 /// The data of a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Data {
+enum FrameData {
     /// No data line, not even an empty one.
     None,
     /// One line, as its range in the buffer.
@@ -102,7 +102,7 @@ impl Decoder {
             searched: 0,
             id: None,
             event: None,
-            data: Data::None,
+            data: FrameData::None,
             joined: String::new(),
             is_given: false,
             after_cr: false,
@@ -154,7 +154,7 @@ impl Decoder {
         while let Some(line) = self.next_line()? {
             if !line.is_empty() {
                 self.field(line)?;
-            } else if self.data == Data::None {
+            } else if self.data == FrameData::None {
                 self.begin();
             } else {
                 return Ok(true);
@@ -166,15 +166,15 @@ impl Decoder {
 
     /// Begins a frame; the id stays.
     fn begin(&mut self) {
-        (self.event, self.data) = (None, Data::None);
+        (self.event, self.data) = (None, FrameData::None);
         self.joined.clear();
     }
 
     /// Releases the buffer if only the beginning of a line is left, so that its memory can be reused.
     fn let_go(&mut self) -> Result<(), DecodeError> {
-        if let Data::Line(line) = &self.data {
+        if let FrameData::Line(line) = &self.data {
             self.joined.push_str(text(&self.buffer[line.clone()])?);
-            self.data = Data::Joined;
+            self.data = FrameData::Joined;
         }
         if self.start == self.buffer.len() {
             self.buffer = Bytes::new();
@@ -250,20 +250,20 @@ impl Decoder {
     fn data_line(&mut self, line: Range<usize>) -> Result<(), DecodeError> {
         let value = text(&self.buffer[line.clone()])?;
         let before = match &self.data {
-            Data::None => 0,
-            Data::Line(line) => line.len(),
-            Data::Joined => self.joined.len(),
+            FrameData::None => 0,
+            FrameData::Line(line) => line.len(),
+            FrameData::Joined => self.joined.len(),
         };
         if before + value.len() + 1 > self.limit {
             return Err(DecodeError::TooLarge);
         }
-        match std::mem::replace(&mut self.data, Data::Joined) {
-            Data::None => {
-                self.data = Data::Line(line);
+        match std::mem::replace(&mut self.data, FrameData::Joined) {
+            FrameData::None => {
+                self.data = FrameData::Line(line);
                 return Ok(());
             }
-            Data::Line(first) => self.joined.push_str(text(&self.buffer[first])?),
-            Data::Joined => {}
+            FrameData::Line(first) => self.joined.push_str(text(&self.buffer[first])?),
+            FrameData::Joined => {}
         }
         self.joined.push('\n');
         self.joined.push_str(value);
@@ -272,9 +272,9 @@ impl Decoder {
 
     fn frame(&self) -> Result<Frame<'_>, DecodeError> {
         let data = match &self.data {
-            Data::None => "",
-            Data::Line(line) => text(&self.buffer[line.clone()])?,
-            Data::Joined => &self.joined,
+            FrameData::None => "",
+            FrameData::Line(line) => text(&self.buffer[line.clone()])?,
+            FrameData::Joined => &self.joined,
         };
         Ok(Frame { id: self.id.as_deref(), event: self.event.as_deref(), data })
     }
@@ -334,7 +334,7 @@ mod tests {
         }
     }
 
-    /// Whoever reads from a socket uses the same room again.
+    /// A reader of a socket reuses its buffer.
     #[test]
     fn what_was_read_is_given_back() {
         let (mut decoder, chunk) = (Decoder::new(1000), Bytes::from("data: 1\n\ndata: 2\n".to_owned()));

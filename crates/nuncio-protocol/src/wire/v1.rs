@@ -75,7 +75,9 @@ impl Dialect for V1 {
                 out.extend_from_slice(b"{}");
                 Ok(())
             }
-            Reply::Stream(_) => Err(Error::internal("a stream is not one answer")),
+            Reply::Stream(_) => {
+                Err(Error::internal("the service returned a stream for an operation with a single response"))
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use nuncio_protocol::{
     v03,
     wire::{
         Dialect, V1,
-        jsonrpc::{self, ErrorData, Incoming},
+        jsonrpc::{self, ErrorData, IncomingBody},
         peek,
         rest::{self, Paths},
         sse::{DecodeError, Decoder, Frame},
@@ -48,13 +48,13 @@ fn jsonrpc_body(data: &[u8]) {
         assert_eq!(answer["id"], sent, "the id is echoed");
     };
     match jsonrpc::decode_body(data) {
-        Ok(Incoming::Single(request)) => {
+        Ok(IncomingBody::Single(request)) => {
             answer(request.id);
             if let Some(op) = V1.op(&request.method) {
                 let _ = V1.decode_call(op, request.params);
             }
         }
-        Ok(Incoming::Batch(requests)) => {
+        Ok(IncomingBody::Batch(requests)) => {
             for request in requests {
                 match jsonrpc::open(request) {
                     Ok(request) => answer(request.id),
@@ -168,7 +168,7 @@ fn event_is_stable(dialect: &dyn Dialect, data: &[u8]) {
     let again = dialect.decode_event(json).expect("what we write, we read");
     assert_eq!(meaning(&event_of(&V1, &again)), meaning(&event_of(&V1, &event)), "{written}");
     let place = dialect.task_shape();
-    let seen = place.and_then(|place| peek::task_of(place, peek::Frame::Bare, written.as_bytes()));
+    let seen = place.and_then(|place| peek::task_of(place, peek::EventEnvelope::Bare, written.as_bytes()));
     if let Some([id, context]) = seen {
         let Event::Task(task) = &again else { panic!("no task: {written}") };
         assert_eq!([task.id.as_str(), task.context_id.as_str()], [&*id, &*context], "{written}");

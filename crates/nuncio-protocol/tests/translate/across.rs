@@ -103,7 +103,7 @@ fn calls_over_http() {
                 let body = sent.body.unwrap_or_default();
                 let came =
                     rest::decode_request(paths, sent.verb.as_str(), &sent.path, Some(&sent.query), &body)
-                        .map_err(rest::Refused::into_error)?;
+                        .map_err(rest::RestRefusal::into_error)?;
                 assert_eq!(came.op, op);
                 if is_old { came.decode_call(&v03::Rest) } else { came.decode_call(&V1) }
             })();

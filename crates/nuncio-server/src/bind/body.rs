@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::BindOptions;
 use crate::{
     large_work::{self, LARGE},
-    memory::{MemoryUse, Reservation, exhausted},
+    memory::{MemoryReservation, MemoryUse, exhausted},
 };
 
 /// The copies of a body while it is read and decoded: the whole, as much again while it grows, and the request.
@@ -23,7 +23,7 @@ const COPIES: usize = 3;
 #[derive(Clone, Debug)]
 pub(super) struct ReadBody {
     pub(super) bytes: Bytes,
-    memory: Option<Arc<Reservation>>,
+    memory: Option<Arc<MemoryReservation>>,
 }
 
 impl ReadBody {
@@ -105,7 +105,7 @@ pub(super) fn check_size(size: usize, options: &BindOptions) -> Result<()> {
 async fn collect(mut body: Body, options: &BindOptions) -> Result<ReadBody> {
     let (mut whole, mut size) = (Whole::default(), 0);
     let announced = usize::try_from(http_body::Body::size_hint(&body).lower()).unwrap_or(usize::MAX);
-    let mut memory = Reservation::default();
+    let mut memory = MemoryReservation::default();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
             Error::new(ErrorKind::InvalidRequest, "the body could not be read").with_source(error)

@@ -17,7 +17,7 @@ use super::{BindOptions, Document, answer, version::for_all_versions};
 
 /// The maximum number of cached documents besides the one of our own base. A proxy may forward any host name
 /// that its callers invent, so the cache is bounded.
-const MOST_BASES: usize = 64;
+const MAX_BASES: usize = 64;
 
 /// The headers by which a proxy describes the original request.
 const FORWARDING: &str =
@@ -63,12 +63,12 @@ impl fmt::Display for PublicBase {
     }
 }
 
-type Sign = dyn Fn(&mut Value, Option<&PublicBase>) -> Result<()> + Send + Sync;
+type SignCard = dyn Fn(&mut Value, Option<&PublicBase>) -> Result<()> + Send + Sync;
 
 /// Signs a finished card. It also gets the base for which the card is presented, if that is known, because
 /// the keys are published below it.
 #[derive(Clone)]
-pub struct CardSigner(Arc<Sign>);
+pub struct CardSigner(Arc<SignCard>);
 
 impl CardSigner {
     /// A signer that calls this function.
@@ -139,7 +139,7 @@ impl Cards {
         if let Some(document) = find(&kept) {
             return Ok(document);
         }
-        if kept.len() >= MOST_BASES {
+        if kept.len() >= MAX_BASES {
             kept.pop_front();
         }
         kept.push_back((base.clone(), Arc::clone(&document)));
@@ -314,12 +314,12 @@ mod tests {
             Ok(())
         });
         let cards = cards(|_, options| options.card_signer = Some(signer));
-        let bases: Vec<_> = (0..=MOST_BASES).map(|n| base(&format!("https://h{n}.example"))).collect();
+        let bases: Vec<_> = (0..=MAX_BASES).map(|n| base(&format!("https://h{n}.example"))).collect();
         for base in bases.iter().chain(&bases[1..]) {
             cards.document(Some(base)).unwrap();
         }
         assert_eq!(SIGNED.load(Ordering::Relaxed), 1 + bases.len(), "the own one, and each once");
-        assert_eq!(cards.others.lock().len(), MOST_BASES);
+        assert_eq!(cards.others.lock().len(), MAX_BASES);
         cards.document(Some(&bases[0])).unwrap();
         assert_eq!(SIGNED.load(Ordering::Relaxed), 2 + bases.len(), "the oldest was forgotten");
     }

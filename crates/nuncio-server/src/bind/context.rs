@@ -11,7 +11,7 @@ use nuncio_protocol::{
 };
 
 use super::{
-    Inner,
+    AgentInner,
     version::{EXTENSIONS_HEADERS, extensions_header},
 };
 
@@ -51,7 +51,7 @@ fn kept(headers: &HeaderMap, keep: &[HeaderName]) -> Headers {
 }
 
 /// The maximum number of hops; higher than the limit of any hub.
-const MOST_HOPS: usize = 64;
+const MAX_HOPS: usize = 64;
 
 /// The hubs that the call has passed. Agents in between may have forwarded nothing but the trace.
 fn hops(headers: &HeaderMap) -> Result<Vec<String>> {
@@ -64,19 +64,19 @@ fn hops(headers: &HeaderMap) -> Result<Vec<String>> {
         let own = members.filter(|(key, _)| *key == HOPS_TRACE_KEY);
         hops = listed(own.flat_map(|(_, value)| value.split(':')));
     }
-    if hops.len() > MOST_HOPS {
-        return Err(Error::invalid_field(HOPS_HEADER, format!("at most {MOST_HOPS} hubs")));
+    if hops.len() > MAX_HOPS {
+        return Err(Error::invalid_field(HOPS_HEADER, format!("at most {MAX_HOPS} hubs")));
     }
     Ok(hops)
 }
 
 fn listed<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<String> {
     let texts = texts.map(str::trim).filter(|text| !text.is_empty());
-    texts.take(MOST_HOPS + 1).map(str::to_owned).collect()
+    texts.take(MAX_HOPS + 1).map(str::to_owned).collect()
 }
 
 /// The maximum number of extensions; more than any agent has. Each is compared with all before it.
-const MOST_EXTENSIONS: usize = 64;
+const MAX_EXTENSIONS: usize = 64;
 
 fn extensions(headers: &HeaderMap) -> Result<Vec<String>> {
     let mut extensions = Vec::new();
@@ -88,8 +88,8 @@ fn extensions(headers: &HeaderMap) -> Result<Vec<String>> {
             if extensions.iter().any(|known| known == uri) {
                 continue;
             }
-            if extensions.len() == MOST_EXTENSIONS {
-                let why = format!("at most {MOST_EXTENSIONS} extensions in a call");
+            if extensions.len() == MAX_EXTENSIONS {
+                let why = format!("at most {MAX_EXTENSIONS} extensions in a call");
                 return Err(Error::invalid_field("A2A-Extensions", why));
             }
             extensions.push(uri.to_owned());
@@ -110,7 +110,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<Seq>> {
     Ok(Some(Seq(seq)))
 }
 
-impl Inner {
+impl AgentInner {
     /// The header that echoes the active extensions (REQ-080, REQ-081).
     pub(super) fn activated(&self, cx: &CallContext) -> Option<(HeaderName, HeaderValue)> {
         if cx.extensions.is_empty() {

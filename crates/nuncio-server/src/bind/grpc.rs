@@ -32,7 +32,7 @@ use tonic::{
 use tower::service_fn;
 
 use super::{
-    Agent, BindOptions, Directory, Inner, PublicBase, RequestId, answer,
+    Agent, AgentInner, BindOptions, Directory, PublicBase, RequestId, answer,
     body::{self, ReadBody},
     context,
     directory::refuse_tenant,
@@ -42,7 +42,7 @@ use super::{
     version::{self, CODECS},
 };
 use crate::{
-    memory::{MemoryAccount, MemoryUse, Reservation},
+    memory::{MemoryAccount, MemoryReservation, MemoryUse},
     size,
 };
 
@@ -123,7 +123,7 @@ impl Grpc {
             Ok(body) => body,
             Err(error) => return status(codec, request_id.as_ref(), error).into_http::<Body>(),
         };
-        let exchange = Exchange { grpc: self, codec, op, request_id };
+        let exchange = GrpcExchange { grpc: self, codec, op, request_id };
         if let Some(relayed) = exchange.relay(&parts, &body.bytes).await {
             return relayed;
         }
@@ -140,7 +140,7 @@ impl Grpc {
             server.unary(call, request).await
         };
         let mut response = response.map(Body::new);
-        match response.extensions_mut().remove::<Arc<Reservation>>() {
+        match response.extensions_mut().remove::<Arc<MemoryReservation>>() {
             Some(held) => response.map(|body| Body::new(HeldBody { body, _memory: held })),
             None => response,
         }
@@ -169,7 +169,7 @@ impl Grpc {
 
     /// Metadata with the name of the agent, for a call without a tenant. It shows a client that dropped the
     /// card's tenant that it has reached the default agent.
-    fn named(&self, agent: &Inner, tenant: Option<&str>) -> Option<(HeaderName, HeaderValue)> {
+    fn named(&self, agent: &AgentInner, tenant: Option<&str>) -> Option<(HeaderName, HeaderValue)> {
         if matches!(self.behind, Behind::One(_)) || tenant.is_some() {
             return None;
         }
@@ -244,16 +244,16 @@ fn check_frame(body: &Bytes) -> Result<()> {
 }
 
 /// A call with its message not decoded yet.
-struct Exchange {
+struct GrpcExchange {
     grpc: Grpc,
     codec: &'static Codec,
     op: Op,
     request_id: Option<RequestId>,
 }
 
-type Answer<T> = std::result::Result<tonic::Response<T>, Status>;
+type GrpcAnswer<T> = std::result::Result<tonic::Response<T>, Status>;
 
-impl Exchange {
+impl GrpcExchange {
     /// Passes the call to the relay, still sealed. `None` also for an invalid call: its error is reported
     /// when it is decoded.
     async fn relay(&self, parts: &Parts, body: &Bytes) -> Option<Response> {
@@ -294,7 +294,7 @@ impl Exchange {
         Some(response)
     }
 
-    async fn unary(&self, request: tonic::Request<Bytes>) -> Answer<Bytes> {
+    async fn unary(&self, request: tonic::Request<Bytes>) -> GrpcAnswer<Bytes> {
         self.carry_out(request, |reply, _| {
             // Allocates no more than needed, so that the conversion to `Bytes` does not copy.
             let mut out = Vec::new();
@@ -304,7 +304,7 @@ impl Exchange {
         .await
     }
 
-    async fn stream(&self, request: tonic::Request<Bytes>) -> Answer<Messages> {
+    async fn stream(&self, request: tonic::Request<Bytes>) -> GrpcAnswer<Messages> {
         self.carry_out(request, |reply, is_active| match reply {
             Reply::Stream(stream) => {
                 let memory = self.grpc.options().memory.clone();
@@ -320,7 +320,7 @@ impl Exchange {
         &self,
         request: tonic::Request<Bytes>,
         encode: impl FnOnce(Reply, &dyn Fn(&str) -> bool) -> Result<T>,
-    ) -> Answer<T> {
+    ) -> GrpcAnswer<T> {
         let (headers, mut extensions, message) = request.into_parts();
         let headers = headers.into_headers();
         let mut told = HeaderMap::new();
@@ -390,14 +390,14 @@ pub(super) fn refuse(request: &Request, error: Error) -> Response {
 
 /// The maximum size of an error's details in the trailers. Clients accept 8 KiB of headers by default, with
 /// base64 and all other headers included.
-const MOST_DETAILS: usize = 4 * 1024;
+const MAX_DETAILS_BYTES: usize = 4 * 1024;
 
 fn status(codec: &Codec, request_id: Option<&RequestId>, error: Error) -> Status {
     answer::log(&error);
     let error = RequestId::put(request_id, (codec.reword)(error));
     let code = Code::from_i32((codec.status_code)(error.kind()).number);
     let details = (codec.encode_status)(&error);
-    let mut status = if details.len() > MOST_DETAILS {
+    let mut status = if details.len() > MAX_DETAILS_BYTES {
         let short = Error::new(error.kind(), excerpt(error.message().to_owned()));
         let short = RequestId::put(request_id, short);
         Status::with_details(code, (codec.status_message)(&short), (codec.encode_status)(&short).into())
@@ -428,7 +428,7 @@ fn messages(
     request_id: Option<RequestId>,
 ) -> Messages {
     let write = if numbered { pb::encode_numbered_item } else { pb::encode_item };
-    let encode = move |(mut events, written): (EventStream, Reservation)| {
+    let encode = move |(mut events, written): (EventStream, MemoryReservation)| {
         drop(written);
         let (memory, request_id) = (memory.clone(), request_id.clone());
         async move {
@@ -442,16 +442,16 @@ fn messages(
                 Ok((message, held)) => (Ok(message), (events, held)),
                 Err(error) => {
                     let status = status(codec, request_id.as_ref(), error);
-                    (Err(status), (events, Reservation::default()))
+                    (Err(status), (events, MemoryReservation::default()))
                 }
             })
         }
     };
-    stream::unfold((events, Reservation::default()), encode).boxed()
+    stream::unfold((events, MemoryReservation::default()), encode).boxed()
 }
 
 /// Reserves the memory of an event on the wire.
-async fn reserve(memory: &MemoryAccount, item: &StreamItem) -> Result<Reservation> {
+async fn reserve(memory: &MemoryAccount, item: &StreamItem) -> Result<MemoryReservation> {
     let bytes = size::event(item.event()) * COPIES;
     match memory.try_reserve(MemoryUse::Responses, bytes) {
         Some(held) => Ok(held),

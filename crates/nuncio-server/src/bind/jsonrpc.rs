@@ -10,24 +10,24 @@ use nuncio_protocol::{
     op::{self, Op, Reply},
     wire::{
         self, Dialect,
-        jsonrpc::{self as envelope, ErrorData, Incoming, Refused},
+        jsonrpc::{self as envelope, ErrorData, IncomingBody, RefusedRequest},
     },
 };
 use serde_json::value::RawValue;
 
 use super::{
-    Inner, PublicBase, RequestId,
+    AgentInner, PublicBase, RequestId,
     answer::{self, JSON},
     body::{self, ReadBody},
     card, context, piece_body,
     refuse::Head,
     sealed::{self, SealedCall},
-    sse::{self, Envelope},
+    sse::{self, EventEnvelope},
     version::{self, IMPLIED, jsonrpc_dialect},
 };
-use crate::memory::Reservation;
+use crate::memory::MemoryReservation;
 
-pub(super) async fn serve(agent: &Arc<Inner>, request: Box<Request>) -> Response {
+pub(super) async fn serve(agent: &Arc<AgentInner>, request: Box<Request>) -> Response {
     let (parts, body) = request.into_parts();
     if !answer::is_json(&parts.headers) {
         // To a gRPC client `/agents/echo` is the method `echo` of a service `agents`.
@@ -60,7 +60,7 @@ pub(super) async fn serve(agent: &Arc<Inner>, request: Box<Request>) -> Response
 
 /// Decodes a large body, all of it on a blocking thread: finding its envelope alone takes as long as it is large.
 async fn decode_large<'a>(
-    agent: &Arc<Inner>,
+    agent: &Arc<AgentInner>,
     call: &Call<'a>,
     body: &ReadBody,
 ) -> Result<Decoded<'a>, Response> {
@@ -147,7 +147,7 @@ impl<'a> ErrorForm<'a> {
 
 /// The head of a request, with its agent.
 struct Call<'a> {
-    agent: &'a Inner,
+    agent: &'a AgentInner,
     headers: &'a HeaderMap,
     uri: &'a Uri,
     /// The caller, the URL under which it reaches the server, and the id of the request.
@@ -158,10 +158,10 @@ impl<'a> Call<'a> {
     /// The request of a body decoded, or the answer if it gets no further.
     async fn decode(&self, body: &ReadBody) -> Result<Decoded<'a>, Response> {
         match envelope::decode_body(&body.bytes) {
-            Ok(Incoming::Single(request)) => self.decode_single(request, body).await,
+            Ok(IncomingBody::Single(request)) => self.decode_single(request, body).await,
             // Boxed: few come in batches.
-            Ok(Incoming::Batch(requests)) => Err(Box::pin(self.answer_batch(&requests, body)).await),
-            Err(Refused { id, error }) => Err(error_answer(id, error, self.error_form(None))),
+            Ok(IncomingBody::Batch(requests)) => Err(Box::pin(self.answer_batch(&requests, body)).await),
+            Err(RefusedRequest { id, error }) => Err(error_answer(id, error, self.error_form(None))),
         }
     }
 
@@ -184,9 +184,9 @@ impl<'a> Call<'a> {
     /// The request of a body decoded without a wait; `None` if it is a batch.
     fn decode_here(&self, body: &[u8]) -> Option<Result<Decoded<'a>, Box<Response>>> {
         let request = match envelope::decode_body(body) {
-            Ok(Incoming::Single(request)) => request,
-            Ok(Incoming::Batch(_)) => return None,
-            Err(Refused { id, error }) => {
+            Ok(IncomingBody::Single(request)) => request,
+            Ok(IncomingBody::Batch(_)) => return None,
+            Err(RefusedRequest { id, error }) => {
                 return Some(Err(Box::new(error_answer(id, error, self.error_form(None)))));
             }
         };
@@ -241,7 +241,7 @@ impl<'a> Call<'a> {
             // it gets one nevertheless, because an HTTP client waits for it.
             Ok(_) if id.is_none() => no_content(),
             Ok((Reply::Stream(stream), _)) => {
-                let envelope = Envelope::jsonrpc(id, form.data);
+                let envelope = EventEnvelope::jsonrpc(id, form.data);
                 sse::respond(stream, dialect, envelope, form.request_id, &self.agent.options)
             }
             Ok((reply, held)) if !held.is_empty() => match dialect.reply_pieces(op, reply) {
@@ -352,7 +352,7 @@ impl<'a> Call<'a> {
         let mut out = Vec::new();
         let request = match envelope::open(json) {
             Ok(request) => request,
-            Err(Refused { id, error }) => {
+            Err(RefusedRequest { id, error }) => {
                 let form = self.error_form(None);
                 envelope::encode_error(id, &form.told(error), form.data, &mut out);
                 return Some(out);
@@ -444,7 +444,7 @@ impl<'a> Call<'a> {
         cx: &CallContext,
         params: Option<&RawValue>,
         body: &ReadBody,
-    ) -> Result<(Reply, Reservation)> {
+    ) -> Result<(Reply, MemoryReservation)> {
         let call = decode(dialect, op, params, body).await?;
         self.agent.carry_out(call, cx, self.extensions.get::<PublicBase>(), 1).await
     }
@@ -505,7 +505,7 @@ fn error_answer(id: Option<&RawValue>, error: Error, form: ErrorForm<'_>) -> Res
     let status = StatusCode::from_u16(error.kind().jsonrpc_http_status()).unwrap_or(StatusCode::OK);
     // An error of HTTP itself is reported by its status, in every version.
     if form.in_stream && status == StatusCode::OK {
-        return sse::refuse(&form.told(error), &Envelope::jsonrpc(id, form.data));
+        return sse::refuse(&form.told(error), &EventEnvelope::jsonrpc(id, form.data));
     }
     error_response(id, error, form, status)
 }

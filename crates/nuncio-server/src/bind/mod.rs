@@ -52,7 +52,7 @@ pub use self::{
     shared_root::SharedRoot,
 };
 use crate::{
-    memory::{MemoryAccount, MemoryUse, Reservation, exhausted},
+    memory::{MemoryAccount, MemoryReservation, MemoryUse, exhausted},
     size,
 };
 
@@ -121,10 +121,10 @@ const CALL_COPIES: usize = 4;
 /// An agent on the wire.
 #[derive(Clone)]
 pub struct Agent {
-    inner: Arc<Inner>,
+    inner: Arc<AgentInner>,
 }
 
-struct Inner {
+struct AgentInner {
     service: Arc<dyn A2aService>,
     /// Handles calls that need no decoding.
     relay: Option<Arc<dyn Relay>>,
@@ -138,7 +138,7 @@ struct Inner {
     options: BindOptions,
 }
 
-impl Inner {
+impl AgentInner {
     /// Refuses an operation that the caller's credential does not permit.
     fn permit(&self, op: Op, cx: &CallContext) -> Result<()> {
         if cx.caller.may(op) {
@@ -167,7 +167,7 @@ impl Inner {
         cx: &CallContext,
         base: Option<&PublicBase>,
         copies: usize,
-    ) -> Result<(Reply, Reservation)> {
+    ) -> Result<(Reply, MemoryReservation)> {
         self.take_tenant(&mut call)?;
         self.permit(call.op(), cx)?;
         let in_progress =
@@ -195,7 +195,7 @@ impl Inner {
         again: Option<Call>,
         cx: &CallContext,
         copies: usize,
-    ) -> Result<(Reply, Reservation)> {
+    ) -> Result<(Reply, MemoryReservation)> {
         let (memory, of) = (&self.options.memory, MemoryUse::Responses);
         let Some(call) = again else { return Ok((reply, memory.reserve(of, bytes).await?)) };
         drop(reply);
@@ -266,7 +266,7 @@ impl Agent {
         let extensions = card.capabilities.extensions.iter().map(|extension| extension.uri.clone()).collect();
         let cards = Cards::new(card, &options)?;
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(AgentInner {
                 service,
                 relay,
                 cards,

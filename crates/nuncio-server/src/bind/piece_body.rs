@@ -13,13 +13,13 @@ use http::{HeaderValue, StatusCode, header};
 use http_body::{Frame, SizeHint};
 use nuncio_protocol::wire::Pieces;
 
-use crate::memory::Reservation;
+use crate::memory::MemoryReservation;
 
 /// Small pieces go out together, up to about this many bytes. Larger ones go out as they are.
 const WRITE: usize = 64 * 1024;
 
 /// A response with these pieces. It releases its memory when it is written, or when the client disconnects.
-pub(super) fn respond(media_type: &'static str, pieces: Pieces, memory: Reservation) -> Response {
+pub(super) fn respond(media_type: &'static str, pieces: Pieces, memory: MemoryReservation) -> Response {
     let mut response = Response::new(Body::new(PieceBody { pieces, large: None, _memory: memory }));
     *response.status_mut() = StatusCode::OK;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
@@ -30,7 +30,7 @@ struct PieceBody {
     pieces: Pieces,
     /// A large piece whose turn is next. It may be shared with the task, and is not copied.
     large: Option<Bytes>,
-    _memory: Reservation,
+    _memory: MemoryReservation,
 }
 
 impl http_body::Body for PieceBody {
@@ -62,7 +62,7 @@ impl http_body::Body for PieceBody {
 /// A body that holds memory until it is written, for responses that are one message.
 pub(super) struct HeldBody {
     pub(super) body: Body,
-    pub(super) _memory: std::sync::Arc<Reservation>,
+    pub(super) _memory: std::sync::Arc<MemoryReservation>,
 }
 
 impl http_body::Body for HeldBody {

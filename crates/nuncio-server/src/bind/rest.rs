@@ -10,41 +10,41 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, reque
 use nuncio_protocol::{
     Binding, CallContext, Caller, Error, Result,
     op::{Call, Op, Reply, Verb},
-    wire::rest::{self, Refused, Route},
+    wire::rest::{self, RestRefusal, Route},
 };
 
 use super::{
-    Inner, PublicBase, RequestId,
+    AgentInner, PublicBase, RequestId,
     answer::{self, A2A_JSON, JSON},
     body::{self, ReadBody},
     card, context, piece_body,
     refuse::Head,
     sealed::{self, SealedCall},
-    sse::{self, Envelope},
+    sse::{self, EventEnvelope},
     version::{self, IMPLIED, RestForm},
 };
-use crate::memory::Reservation;
+use crate::memory::MemoryReservation;
 
 /// Answers a request to an agent at the path `prefix`.
-pub(super) async fn serve(agent: &Inner, prefix: &str, request: Box<Request>) -> Response {
+pub(super) async fn serve(agent: &AgentInner, prefix: &str, request: Box<Request>) -> Response {
     let (parts, body) = request.into_parts();
     // The raw path, not the one that the router has unescaped: an escaped slash is no separator (trap T-49).
     let path = parts.uri.path();
     let path = path.strip_prefix(prefix).unwrap_or(path);
     let form = version::rest_form(path, &parts.headers);
-    let mut response = Exchange { agent, form, parts: &parts }.serve(path, body).await;
+    let mut response = RestExchange { agent, form, parts: &parts }.serve(path, body).await;
     version::name(form.dialect.version(), response.headers_mut());
     response
 }
 
 /// The head of a request, with its agent and its version's form.
-struct Exchange<'a> {
-    agent: &'a Inner,
+struct RestExchange<'a> {
+    agent: &'a AgentInner,
     form: &'static RestForm,
     parts: &'a Parts,
 }
 
-impl Exchange<'_> {
+impl RestExchange<'_> {
     async fn serve(&self, path: &str, body: Body) -> Response {
         let Self { agent, parts, .. } = self;
         let route = match self.route(path) {
@@ -70,7 +70,7 @@ impl Exchange<'_> {
 
     /// Checks everything that does not need the body. An unknown path comes first: no version would help.
     /// Then the version, before any parameters, so that a body of another version is refused for its version.
-    fn route<'p>(&self, path: &'p str) -> Result<Route<'p>, Refused> {
+    fn route<'p>(&self, path: &'p str) -> Result<Route<'p>, RestRefusal> {
         let agent = self.agent;
         let proven = self.form.dialect.version();
         let route = rest::find_route(&self.form.paths, self.parts.method.as_str(), path)?;
@@ -149,7 +149,7 @@ impl Exchange<'_> {
     }
 
     /// Decodes a large body, all of it on a blocking thread.
-    async fn decode_large(&self, path: &str, body: &ReadBody) -> Result<Result<Call>, Refused> {
+    async fn decode_large(&self, path: &str, body: &ReadBody) -> Result<Result<Call>, RestRefusal> {
         let (form, path, method) = (self.form, path.to_owned(), self.parts.method.clone());
         let query = self.parts.uri.query().map(ToOwned::to_owned);
         let decoding = body.decode(move |bytes| {
@@ -161,13 +161,13 @@ impl Exchange<'_> {
         decoding.await.unwrap_or_else(|error| Ok(Err(error)))
     }
 
-    async fn dispatch(&self, decoded: Result<Call>, cx: &CallContext) -> Result<(Reply, Reservation)> {
+    async fn dispatch(&self, decoded: Result<Call>, cx: &CallContext) -> Result<(Reply, MemoryReservation)> {
         self.agent.carry_out(decoded?, cx, self.parts.extensions.get::<PublicBase>(), 1).await
     }
 
-    fn reply(&self, op: Op, reply: Reply, held: Reservation) -> Response {
+    fn reply(&self, op: Op, reply: Reply, held: MemoryReservation) -> Response {
         if let Reply::Stream(stream) = reply {
-            let envelope = Envelope::Bare { error: self.form.error_event };
+            let envelope = EventEnvelope::Bare { error: self.form.error_event };
             let request_id = self.parts.extensions.get();
             return sse::respond(stream, self.form.dialect, envelope, request_id, &self.agent.options);
         }
@@ -193,17 +193,17 @@ impl Exchange<'_> {
         self.error(Some(StatusCode::UNSUPPORTED_MEDIA_TYPE.as_u16()), answer::not_json(JSON))
     }
 
-    fn refuse(&self, refused: Refused) -> Response {
+    fn refuse(&self, refused: RestRefusal) -> Response {
         let status = match &refused {
-            Refused::NotFound | Refused::MethodNotAllowed { .. } => Some(refused.status()),
-            Refused::Invalid(_) => None,
+            RestRefusal::NotFound | RestRefusal::MethodNotAllowed { .. } => Some(refused.status()),
+            RestRefusal::Invalid(_) => None,
         };
         let allow = match &refused {
-            Refused::MethodNotAllowed { allow } => {
+            RestRefusal::MethodNotAllowed { allow } => {
                 let verbs: Vec<_> = allow.iter().copied().map(Verb::as_str).collect();
                 HeaderValue::from_str(&verbs.join(", ")).ok()
             }
-            Refused::NotFound | Refused::Invalid(_) => None,
+            RestRefusal::NotFound | RestRefusal::Invalid(_) => None,
         };
         let mut response = self.error(status, refused.into_error());
         if let Some(allow) = allow {

@@ -17,14 +17,14 @@ use nuncio_protocol::{
     op::Op,
     wire::{
         Dialect,
-        jsonrpc::{self as envelope, ErrorData, Incoming, Refused},
+        jsonrpc::{self as envelope, ErrorData, IncomingBody, RefusedRequest},
         peek::{self, RequestSummary},
         rest::{self, Route},
         sse,
     },
 };
 
-use super::{Inner, RequestId, piece_body::HeldBody, version::RestForm};
+use super::{AgentInner, RequestId, piece_body::HeldBody, version::RestForm};
 use crate::memory::MemoryUse;
 
 /// Handles sealed calls.
@@ -64,12 +64,12 @@ pub struct SealedCall<'a> {
 /// a stream.
 #[derive(Clone, Debug)]
 pub struct AnswerForm {
-    kind: Kind,
+    kind: SealedKind,
     request_id: Option<RequestId>,
 }
 
 #[derive(Clone)]
-enum Kind {
+enum SealedKind {
     JsonRpc {
         dialect: &'static dyn Dialect,
         /// The request, for its id.
@@ -82,7 +82,7 @@ enum Kind {
     Grpc(&'static Codec),
 }
 
-impl std::fmt::Debug for Kind {
+impl std::fmt::Debug for SealedKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::JsonRpc { .. } => "JsonRpc",
@@ -103,7 +103,7 @@ pub struct Subject {
 }
 
 impl AnswerForm {
-    fn new(kind: Kind, request_id: Option<&RequestId>) -> Self {
+    fn new(kind: SealedKind, request_id: Option<&RequestId>) -> Self {
         Self { kind, request_id: request_id.cloned() }
     }
 
@@ -113,21 +113,23 @@ impl AnswerForm {
     pub fn subject(&self, answer: &Bytes) -> Option<Subject> {
         let seen_by = |dialect: &dyn Dialect, frame| peek::task_of(dialect.task_shape()?, frame, answer);
         let seen = match &self.kind {
-            Kind::JsonRpc { dialect, .. } => seen_by(*dialect, peek::Frame::JsonRpc),
-            Kind::Rest(form) => seen_by(form.dialect, peek::Frame::Bare),
+            SealedKind::JsonRpc { dialect, .. } => seen_by(*dialect, peek::EventEnvelope::JsonRpc),
+            SealedKind::Rest(form) => seen_by(form.dialect, peek::EventEnvelope::Bare),
             #[cfg(feature = "grpc")]
-            Kind::Grpc(_) => None,
+            SealedKind::Grpc(_) => None,
         };
         if let Some([task, context]) = seen {
             return Some(Subject { task: Some((&*task).into()), context: Some((&*context).into()) });
         }
         let event = match &self.kind {
-            Kind::JsonRpc { dialect, .. } => {
+            SealedKind::JsonRpc { dialect, .. } => {
                 envelope::decode_response(answer).and_then(|result| dialect.decode_event(result))
             }
-            Kind::Rest(form) => rest::decode_body(answer).and_then(|json| form.dialect.decode_event(json)),
+            SealedKind::Rest(form) => {
+                rest::decode_body(answer).and_then(|json| form.dialect.decode_event(json))
+            }
             #[cfg(feature = "grpc")]
-            Kind::Grpc(codec) => (codec.decode_event)(answer.clone()),
+            SealedKind::Grpc(codec) => (codec.decode_event)(answer.clone()),
         };
         event.ok().map(|event| Subject::of(&event))
     }
@@ -137,17 +139,17 @@ impl AnswerForm {
     pub fn refusal(&self, head: &http::response::Parts, body: &[u8]) -> Option<ErrorKind> {
         let error = match &self.kind {
             // Nearly all are successes, which this shows without decoding them.
-            Kind::JsonRpc { .. }
+            SealedKind::JsonRpc { .. }
                 if head.status.is_success() && memchr::memmem::find(body, b"\"error\"").is_none() =>
             {
                 None
             }
-            Kind::JsonRpc { .. } => envelope::decode_response(body).err(),
-            Kind::Rest(_) => {
+            SealedKind::JsonRpc { .. } => envelope::decode_response(body).err(),
+            SealedKind::Rest(_) => {
                 (!head.status.is_success()).then(|| rest::decode_error(head.status.as_u16(), body))
             }
             #[cfg(feature = "grpc")]
-            Kind::Grpc(codec) => {
+            SealedKind::Grpc(codec) => {
                 let status = tonic::Status::from_header_map(&head.headers);
                 status.filter(|status| status.code() != tonic::Code::Ok).map(|status| {
                     (codec.decode_status)(status.code().into(), status.message(), status.details())
@@ -162,8 +164,8 @@ impl AnswerForm {
     #[must_use]
     pub fn with_tenant(&self, message: &Bytes, tenant: Option<&str>) -> Option<Bytes> {
         match &self.kind {
-            Kind::Grpc(codec) => (codec.with_tenant)(message, tenant),
-            Kind::JsonRpc { .. } | Kind::Rest(_) => None,
+            SealedKind::Grpc(codec) => (codec.with_tenant)(message, tenant),
+            SealedKind::JsonRpc { .. } | SealedKind::Rest(_) => None,
         }
     }
 
@@ -177,19 +179,21 @@ impl AnswerForm {
         };
         let mut out = Vec::with_capacity(512);
         match &self.kind {
-            Kind::JsonRpc { dialect, request, data } => sse::encode_frame(None, &mut out, |out| {
+            SealedKind::JsonRpc { dialect, request, data } => sse::encode_frame(None, &mut out, |out| {
                 let id = match envelope::decode_body(request) {
-                    Ok(Incoming::Single(request)) => request.id,
-                    Err(Refused { id, .. }) => id,
-                    Ok(Incoming::Batch(_)) => None,
+                    Ok(IncomingBody::Single(request)) => request.id,
+                    Err(RefusedRequest { id, .. }) => id,
+                    Ok(IncomingBody::Batch(_)) => None,
                 };
                 envelope::encode_error(id, &reword(*dialect, error), *data, out);
             }),
-            Kind::Rest(form) => sse::encode_frame(None, &mut out, |out| {
+            SealedKind::Rest(form) => sse::encode_frame(None, &mut out, |out| {
                 (form.error_event)(&reword(form.dialect, error), out);
             }),
             #[cfg(feature = "grpc")]
-            Kind::Grpc(codec) => return Frame::trailers(super::grpc::trailers(codec, request_id, error)),
+            SealedKind::Grpc(codec) => {
+                return Frame::trailers(super::grpc::trailers(codec, request_id, error));
+            }
         }
         Frame::data(out.into())
     }
@@ -224,7 +228,7 @@ pub(super) fn jsonrpc<'a>(
     let envelope = std::str::from_utf8(body).ok().filter(|envelope| peek::is_plain_envelope(envelope));
     envelope?;
     let summary = RequestSummary::at(op, params)?;
-    Some((summary, AnswerForm::new(Kind::JsonRpc { dialect, request: body.clone(), data }, request_id)))
+    Some((summary, AnswerForm::new(SealedKind::JsonRpc { dialect, request: body.clone(), data }, request_id)))
 }
 
 /// The subject and response form of an HTTP+JSON call; `None` if it must be decoded.
@@ -255,16 +259,16 @@ pub(super) fn rest<'a>(
         }
         summary.tenant = Some(Cow::Borrowed(tenant));
     }
-    Some((summary, AnswerForm::new(Kind::Rest(form), request_id)))
+    Some((summary, AnswerForm::new(SealedKind::Rest(form), request_id)))
 }
 
 /// The response form of a gRPC call.
 #[cfg(feature = "grpc")]
 pub(super) fn grpc(codec: &'static Codec, request_id: Option<&RequestId>) -> AnswerForm {
-    AnswerForm::new(Kind::Grpc(codec), request_id)
+    AnswerForm::new(SealedKind::Grpc(codec), request_id)
 }
 
-impl Inner {
+impl AgentInner {
     /// Passes a sealed call to the relay, if there is one; `None` if the call must be decoded.
     pub(super) async fn relay(&self, cx: &CallContext, call: SealedCall<'_>) -> Option<Result<Response>> {
         let relay = self.relay.as_deref()?;

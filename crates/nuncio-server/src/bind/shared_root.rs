@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue, Method, request::Parts};
 use nuncio_protocol::{
     Error, ErrorKind, Result,
     wire::{
-        jsonrpc::{self as envelope, Incoming, Refused},
+        jsonrpc::{self as envelope, IncomingBody, RefusedRequest},
         rest,
     },
 };
@@ -85,16 +85,16 @@ impl SharedRoot {
             jsonrpc::refuse_request(id, method, (&parts).into(), error)
         };
         let (id, method, tenant) = match envelope::decode_body(&body) {
-            Ok(Incoming::Single(request)) => {
+            Ok(IncomingBody::Single(request)) => {
                 let tenant = tenant_of_request(&request);
                 (request.id, Some(request.method), tenant)
             }
-            Ok(Incoming::Batch(requests)) => match tenant_of_batch(&requests) {
+            Ok(IncomingBody::Batch(requests)) => match tenant_of_batch(&requests) {
                 Ok(tenant) => (None, None, tenant),
                 Err(error) => return refuse(None, None, error),
             },
             // What is wrong with it, the default agent says, if there is one.
-            Err(Refused { id, error }) => match self.directory.look_ahead(None, &parts.extensions) {
+            Err(RefusedRequest { id, error }) => match self.directory.look_ahead(None, &parts.extensions) {
                 Some(_) => (id, None, None),
                 None => return refuse(id, None, error),
             },

@@ -26,7 +26,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::{BindOptions, RequestId, answer};
 use crate::{
-    memory::{MemoryAccount, MemoryUse, Reservation},
+    memory::{MemoryAccount, MemoryReservation, MemoryUse},
     size,
 };
 
@@ -37,7 +37,7 @@ const WRITE: usize = 64 * 1024;
 const WRITE_AHEAD: usize = 2048;
 
 /// The envelope of each event, by binding.
-pub(super) enum Envelope {
+pub(super) enum EventEnvelope {
     /// JSON-RPC: every frame is a whole response.
     JsonRpc {
         /// The response up to the result; the same in every frame.
@@ -54,7 +54,7 @@ pub(super) enum Envelope {
     },
 }
 
-impl Envelope {
+impl EventEnvelope {
     pub(super) fn jsonrpc(id: Option<&RawValue>, data: ErrorData) -> Self {
         let id = id.map_or("null", RawValue::get);
         let prefix = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":").into_bytes().into();
@@ -87,7 +87,7 @@ impl Envelope {
 pub(super) fn respond(
     stream: EventStream,
     dialect: &'static dyn Dialect,
-    envelope: Envelope,
+    envelope: EventEnvelope,
     request_id: Option<&RequestId>,
     options: &BindOptions,
 ) -> Response {
@@ -97,7 +97,7 @@ pub(super) fn respond(
         envelope,
         request_id: request_id.cloned(),
         memory: options.memory.clone(),
-        held: Reservation::default(),
+        held: MemoryReservation::default(),
         waiting: None,
         heartbeat: options.heartbeat,
         sleep: None,
@@ -106,7 +106,7 @@ pub(super) fn respond(
 }
 
 /// The response that carries one error instead of a stream.
-pub(super) fn refuse(error: &Error, envelope: &Envelope) -> Response {
+pub(super) fn refuse(error: &Error, envelope: &EventEnvelope) -> Response {
     answer::log(error);
     let mut out = Vec::with_capacity(512);
     sse::encode_frame(None, &mut out, |out| envelope.error(error, out));
@@ -127,22 +127,22 @@ struct SseBody {
     /// `None` when the stream has ended.
     stream: Option<EventStream>,
     dialect: &'static dyn Dialect,
-    envelope: Envelope,
+    envelope: EventEnvelope,
     request_id: Option<RequestId>,
     memory: MemoryAccount,
     /// The memory of the last write.
-    held: Reservation,
+    held: MemoryReservation,
     /// A large event that waits for memory.
-    waiting: Option<Waiting>,
+    waiting: Option<PendingEvent>,
     heartbeat: Duration,
     /// Created when the stream is first idle: a short stream never needs it.
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
 /// An event, and the reservation that it waits for.
-struct Waiting {
+struct PendingEvent {
     item: StreamItem,
-    memory: BoxFuture<'static, Result<Reservation>>,
+    memory: BoxFuture<'static, Result<MemoryReservation>>,
 }
 
 impl SseBody {
@@ -169,7 +169,7 @@ impl SseBody {
     }
 
     /// The next event, with the memory to write it. A large event is the last of its write.
-    fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(StreamItem, Reservation)>>> {
+    fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(StreamItem, MemoryReservation)>>> {
         let waiting = match &mut self.waiting {
             Some(waiting) => waiting,
             None => {
@@ -188,7 +188,7 @@ impl SseBody {
                 }
                 let memory = self.memory.clone();
                 let memory = Box::pin(async move { memory.reserve(MemoryUse::Responses, bytes).await });
-                self.waiting.insert(Waiting { item, memory })
+                self.waiting.insert(PendingEvent { item, memory })
             }
         };
         let held = ready!(waiting.memory.as_mut().poll(cx));
@@ -223,7 +223,7 @@ impl http_body::Body for SseBody {
     ) -> Poll<Option<std::result::Result<Frame<Bytes>, Infallible>>> {
         let mut out = Vec::new();
         // The previous write has been taken over by the connection.
-        self.held = Reservation::default();
+        self.held = MemoryReservation::default();
         self.poll_events(cx, &mut out);
         if !out.is_empty() {
             let next = self.heartbeat;

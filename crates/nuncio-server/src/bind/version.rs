@@ -144,9 +144,10 @@ pub(super) fn jsonrpc_dialect(version: Version) -> &'static dyn Dialect {
     }
 }
 
-/// True for a JSON-RPC method of a version that has tenants.
+/// True for a JSON-RPC method whose params may have a tenant: all but those of the version without tenants. An
+/// unknown method, too: the agent of the tenant answers it.
 pub(super) fn takes_tenant(method: &str) -> bool {
-    jsonrpc_dialect(Version::V1_0).op(method).is_some()
+    jsonrpc_dialect(Version::V0_3).op(method).is_none()
 }
 
 /// The form of `error.data` for a caller. Older SDKs accept only an object; they send no version header,

@@ -15,7 +15,7 @@ const POLICY: BreakerPolicy = BreakerPolicy {
 
 /// The maximum number of receivers that have a breaker; further ones are retried by the schedule of their
 /// deliveries alone.
-const MOST: usize = 10_000;
+const MAX_BREAKERS: usize = 10_000;
 
 /// The breakers of failing receivers, by URL.
 #[derive(Debug, Default)]
@@ -35,10 +35,10 @@ impl Breakers {
 
     /// Counts a failure.
     pub(super) fn failed(&mut self, url: &Arc<str>, now: Timestamp) {
-        if self.0.len() >= MOST && !self.0.contains_key(url) {
+        if self.0.len() >= MAX_BREAKERS && !self.0.contains_key(url) {
             // Receivers that are not called any more would be remembered for ever.
             self.0.retain(|_, breaker| !breaker.is_stale(now));
-            if self.0.len() >= MOST {
+            if self.0.len() >= MAX_BREAKERS {
                 return;
             }
         }
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn receivers_that_nobody_goes_to_any_more_make_room() {
         let mut breakers = Breakers::default();
-        for i in 0..MOST {
+        for i in 0..MAX_BREAKERS {
             breakers.failed(&format!("http://x/{i}").into(), at(0));
         }
         let url: Arc<str> = "http://y/".into();
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(breakers.check(&url, at(2), PROBE), Ok(()), "no room");
         (0..FAILURES).for_each(|_| breakers.failed(&url, at(60)));
         assert_eq!(breakers.check(&url, at(61), PROBE), Err(at(65)));
-        assert!(breakers.0.len() <= MOST);
+        assert!(breakers.0.len() <= MAX_BREAKERS);
     }
 
     #[test]

@@ -14,13 +14,13 @@ use super::{courier::Courier, seal::Vault};
 use crate::{id::new_id, store::Webhook};
 
 /// Limits of a caller's values, in bytes.
-const LONGEST_URL: usize = 2_048;
-const LONGEST_ID: usize = 256;
-const LONGEST_SECRET: usize = 8_192;
+const MAX_URL_BYTES: usize = 2_048;
+const MAX_ID_BYTES: usize = 256;
+const MAX_SECRET_BYTES: usize = 8_192;
 
 /// The stored form of a config: the body of a [`Webhook`].
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredConfig {
     /// The version of the call that created the config; notifications are sent in this version (trap T-43).
     version: Arc<str>,
     /// The origin of the URL, for display. The rest of a URL may be secret.
@@ -54,7 +54,7 @@ pub(super) fn seal(
     let id = config.id.get_or_insert_with(|| name(cx.version, task_id)).clone();
     config.task_id = Some(task_id.clone());
     let given = serde_json::to_string(&config).map_err(Error::internal)?;
-    let kept = Kept {
+    let kept = StoredConfig {
         version: cx.version.as_str().into(),
         origin: url.origin().ascii_serialization(),
         sealed: vault.seal(&place(task_id, &id), &given)?,
@@ -68,7 +68,7 @@ pub(super) fn seal(
 
 /// Unseals a webhook's config; `None` if our key cannot open it.
 pub(super) fn open(vault: &Vault, task_id: &TaskId, webhook: &Webhook) -> Option<Config> {
-    let kept: Kept = serde_json::from_str(&webhook.body).ok()?;
+    let kept: StoredConfig = serde_json::from_str(&webhook.body).ok()?;
     let given = vault.open(&place(task_id, &webhook.id), &kept.sealed)?;
     let given: TaskPushNotificationConfig = serde_json::from_str(&given).ok()?;
     Some(Config {
@@ -82,7 +82,8 @@ pub(super) fn open(vault: &Vault, task_id: &TaskId, webhook: &Webhook) -> Option
 /// The origin of a webhook's URL, for display. The rest of a URL may be secret.
 #[must_use]
 pub fn shown_url(webhook: &Webhook) -> String {
-    serde_json::from_str(&webhook.body).map_or_else(|_| webhook.target.to_string(), |kept: Kept| kept.origin)
+    serde_json::from_str(&webhook.body)
+        .map_or_else(|_| webhook.target.to_string(), |kept: StoredConfig| kept.origin)
 }
 
 /// The id for a config without one. A v0.3 caller may also read its config without an id; the id is then the
@@ -101,31 +102,31 @@ fn place(task_id: &TaskId, id: &PushConfigId) -> String {
 
 pub(super) fn check(courier: &dyn Courier, config: &TaskPushNotificationConfig, field: &str) -> Result<Url> {
     let wrong = |name: &str, why: String| Error::invalid_field(format!("{field}{name}"), why);
-    if config.url.len() > LONGEST_URL {
-        return Err(wrong("url", format!("at most {LONGEST_URL} bytes are allowed")));
+    if config.url.len() > MAX_URL_BYTES {
+        return Err(wrong("url", format!("at most {MAX_URL_BYTES} bytes are allowed")));
     }
     let url = Url::parse(&config.url).map_err(|error| wrong("url", format!("is not a URL: {error}")))?;
     courier.check(&url).map_err(|why| wrong("url", why))?;
-    if config.id.as_ref().is_some_and(|id| id.as_str().len() > LONGEST_ID) {
-        return Err(wrong("id", format!("at most {LONGEST_ID} bytes are allowed")));
+    if config.id.as_ref().is_some_and(|id| id.as_str().len() > MAX_ID_BYTES) {
+        return Err(wrong("id", format!("at most {MAX_ID_BYTES} bytes are allowed")));
     }
-    if config.tenant.as_ref().is_some_and(|tenant| tenant.len() > LONGEST_ID) {
-        return Err(wrong("tenant", format!("at most {LONGEST_ID} bytes are allowed")));
+    if config.tenant.as_ref().is_some_and(|tenant| tenant.len() > MAX_ID_BYTES) {
+        return Err(wrong("tenant", format!("at most {MAX_ID_BYTES} bytes are allowed")));
     }
     let authentication = config.authentication.as_ref();
     let scheme = authentication.map(|authentication| authentication.scheme.as_str());
-    let is_scheme = |scheme: &str| (1..=LONGEST_ID).contains(&scheme.len()) && scheme.bytes().all(is_token);
+    let is_scheme = |scheme: &str| (1..=MAX_ID_BYTES).contains(&scheme.len()) && scheme.bytes().all(is_token);
     if !scheme.is_none_or(is_scheme) {
         return Err(wrong("authentication.scheme", "expected one HTTP scheme, such as Bearer".to_owned()));
     }
     let credentials = authentication.and_then(|authentication| authentication.credentials.as_ref());
     for (name, secret) in [("token", config.token.as_ref()), ("authentication.credentials", credentials)] {
         let sendable =
-            |secret: &String| secret.len() <= LONGEST_SECRET && HeaderValue::from_str(secret).is_ok();
+            |secret: &String| secret.len() <= MAX_SECRET_BYTES && HeaderValue::from_str(secret).is_ok();
         if !secret.is_none_or(sendable) {
             return Err(wrong(
                 name,
-                format!("expected at most {LONGEST_SECRET} bytes that a header can hold"),
+                format!("expected at most {MAX_SECRET_BYTES} bytes that a header can hold"),
             ));
         }
     }

@@ -27,12 +27,12 @@ pub trait Courier: Send + Sync + 'static {
         headers: HeaderMap,
         body: Bytes,
         deadline: Duration,
-    ) -> Result<Answer, Failure>;
+    ) -> Result<ReceiverResponse, Failure>;
 }
 
 /// The response of a receiver.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Answer {
+pub struct ReceiverResponse {
     /// The HTTP status.
     pub status: StatusCode,
     /// The pause that the receiver asks for (`Retry-After`).

@@ -15,16 +15,16 @@ use super::{Engine, schedule::until, settle::Settler, worker::Worker};
 use crate::store::{Lease, Leased, Leases, StoreError};
 
 /// The maximum number of deliveries leased with a webhook.
-const OWED: usize = 64;
+const MAX_LEASED_DELIVERIES: usize = 64;
 
 /// The poll interval of a store that other servers write to as well.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The pause when a webhook is due but was not leased: another server has the lease.
-const A_MOMENT: Duration = Duration::from_millis(20);
+const CONTENTION_PAUSE: Duration = Duration::from_millis(20);
 
 /// The pause after a failed read of the store.
-const PAUSE: Duration = Duration::from_secs(1);
+const STORE_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct Dispatcher {
     engine: Arc<Engine>,
@@ -91,20 +91,20 @@ impl Dispatcher {
     /// wake-up.
     async fn fill(&mut self) -> Option<Duration> {
         loop {
-            let room = self.engine.limits.at_once.saturating_sub(self.in_hand.len());
+            let capacity = self.engine.limits.at_once.saturating_sub(self.in_hand.len());
             let agents = self.engine.agents();
-            if room == 0 || agents.is_empty() {
+            if capacity == 0 || agents.is_empty() {
                 return None;
             }
             let now = self.engine.now();
-            let lease = self.lease(agents, room, now);
+            let lease = self.lease(agents, capacity, now);
             let (taken, next) = match self.take(&lease).await {
                 Ok(taken) => taken,
                 Err(error) => {
                     if !std::mem::replace(&mut self.failing, true) {
                         tracing::error!(%error, "cannot read webhooks from the store; trying again");
                     }
-                    return Some(PAUSE);
+                    return Some(STORE_RETRY_PAUSE);
                 }
             };
             if std::mem::take(&mut self.failing) {
@@ -112,10 +112,10 @@ impl Dispatcher {
             }
             let pause = next.map(|next| until(next, now));
             // If nothing else is due, `next` has shown it.
-            let is_all = taken == 0 || (taken < room && pause.is_none_or(|pause| !pause.is_zero()));
+            let is_all = taken == 0 || (taken < capacity && pause.is_none_or(|pause| !pause.is_zero()));
             if is_all {
-                let look = self.engine.store.is_shared().then_some(LOOK_EVERY);
-                return pause.map(|pause| pause.max(A_MOMENT)).into_iter().chain(look).min();
+                let look = self.engine.store.is_shared().then_some(POLL_INTERVAL);
+                return pause.map(|pause| pause.max(CONTENTION_PAUSE)).into_iter().chain(look).min();
             }
         }
     }
@@ -145,7 +145,7 @@ impl Dispatcher {
             in_hand: self.in_hand.values().map(|(uid, _)| Arc::clone(uid)).collect(),
             limit,
             each: self.half(),
-            owed: OWED,
+            owed: MAX_LEASED_DELIVERIES,
         }
     }
 

@@ -20,7 +20,7 @@ pub(super) struct LeaseTable {
 }
 
 /// The maximum number of unreadable webhooks that are logged; more of them would say nothing new.
-const MOST_UNREADABLE: usize = 10_000;
+const MAX_LOGGED_UNREADABLE: usize = 10_000;
 
 /// Handle to the worker of a webhook.
 #[derive(Clone)]
@@ -40,7 +40,7 @@ impl LeaseTable {
 
     /// Notes a webhook that cannot be unsealed; true if it is to be logged.
     pub(super) fn is_news(&mut self, uid: &Arc<str>) -> bool {
-        self.unreadable.len() < MOST_UNREADABLE && self.unreadable.insert(Arc::clone(uid))
+        self.unreadable.len() < MAX_LOGGED_UNREADABLE && self.unreadable.insert(Arc::clone(uid))
     }
 
     /// Marks the start of a lease; call it before asking the store.

@@ -7,18 +7,18 @@
 //!                      └──────────── the next is due, a slot is free ◄───┘
 //! ```
 //! Reading order: `config` and `seal` (the stored form), `dispatch`, `leases`, `worker`, `payload`,
-//! `request`, `web` (the HTTP client), `schedule`, `breaker`, `room`, `settle`.
+//! `request`, `web` (the HTTP client), `schedule`, `breaker`, `large_bodies`, `settle`.
 
 mod agent;
 mod breaker;
 mod config;
 mod courier;
 mod dispatch;
+mod large_bodies;
 mod leases;
 mod onward;
 mod payload;
 mod request;
-mod room;
 mod schedule;
 mod seal;
 mod settle;
@@ -39,15 +39,15 @@ pub(crate) use self::agent::AgentPush;
 pub use self::{
     agent::PushOptions,
     config::shown_url,
-    courier::{Answer, Courier, Failure},
+    courier::{Courier, Failure, ReceiverResponse},
     onward::{Onward, Said},
     payload::Dialect,
     request::{Sign, Unsigned},
     schedule::Retry,
-    seal::{MasterKey, Vault},
+    seal::{RootKey, Vault},
     web::{sign_by_key, sign_by_secrets},
 };
-use self::{breaker::Breakers, dispatch::Dispatcher, leases::LeaseTable, room::Room};
+use self::{breaker::Breakers, dispatch::Dispatcher, large_bodies::LargeBodies, leases::LeaseTable};
 use crate::{clock::now, store::Store};
 
 /// Limits on concurrent deliveries.
@@ -93,7 +93,7 @@ struct Engine {
     agents: RwLock<HashMap<Arc<str>, Arc<PushOptions>>>,
     breakers: Mutex<Breakers>,
     leases: Mutex<LeaseTable>,
-    large: Room,
+    large: LargeBodies,
     /// Notified when a delivery may be due.
     wake: Notify,
     draining: CancellationToken,
@@ -128,7 +128,7 @@ impl Engine {
 pub struct PushBuilder {
     store: Arc<dyn Store>,
     courier: Arc<dyn Courier>,
-    key: MasterKey,
+    key: RootKey,
     sign: Option<Sign>,
     retry: Retry,
     limits: PushLimits,
@@ -186,7 +186,7 @@ impl PushBuilder {
             agents: RwLock::default(),
             breakers: Mutex::default(),
             leases: Mutex::default(),
-            large: Room::default(),
+            large: LargeBodies::default(),
             wake: Notify::new(),
             draining: CancellationToken::new(),
             over: over.clone(),
@@ -201,7 +201,7 @@ impl PushBuilder {
 impl Push {
     /// Creates a builder of an engine that reads deliveries from `store` and sends them by `courier`.
     /// Credentials of callers are sealed with `key`.
-    pub fn builder(store: Arc<dyn Store>, courier: impl Courier, key: MasterKey) -> PushBuilder {
+    pub fn builder(store: Arc<dyn Store>, courier: impl Courier, key: RootKey) -> PushBuilder {
         PushBuilder {
             store,
             courier: Arc::new(courier),

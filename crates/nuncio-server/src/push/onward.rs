@@ -8,7 +8,7 @@ use url::Url;
 use super::{
     Push, PushOptions,
     config::{self, Config},
-    courier::{Answer, Failure},
+    courier::{Failure, ReceiverResponse},
     payload::Payload,
     request::{Attempted, Request},
 };
@@ -62,7 +62,7 @@ impl Push {
         to: TaskPushNotificationConfig,
         options: &PushOptions,
         onward: Onward<'_>,
-    ) -> std::result::Result<Answer, Failure> {
+    ) -> std::result::Result<ReceiverResponse, Failure> {
         let Onward { delivery, task_id, version, said } = onward;
         let failed = |why: &str| Failure::Failed(why.into());
         let payload = match said {

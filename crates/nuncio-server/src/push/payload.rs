@@ -21,8 +21,8 @@ use crate::{
 const PAGE: usize = 256;
 
 /// The number of entries read at a time with the wanted one, and the maximum size in bytes of those kept.
-const AHEAD: usize = 16;
-const MOST_AHEAD: usize = 64 << 10;
+const READ_AHEAD: usize = 16;
+const MAX_READ_AHEAD_BYTES: usize = 64 << 10;
 
 /// The payload format for v0.3 receivers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -69,7 +69,7 @@ impl Payload {
 pub(super) type Ahead = Vec<StoredEvent>;
 
 /// The log entry that a payload is made of.
-pub(super) struct Entry<'a> {
+pub(super) struct PayloadSource<'a> {
     pub(super) store: &'a dyn TaskLog,
     pub(super) scope: &'a Scope,
     pub(super) task_id: &'a TaskId,
@@ -78,7 +78,7 @@ pub(super) struct Entry<'a> {
     pub(super) chunks: bool,
 }
 
-impl Entry<'_> {
+impl PayloadSource<'_> {
     /// Makes the payload; `None` if the entry or its task is gone.
     pub(super) async fn payload(
         &self,
@@ -105,7 +105,7 @@ impl Entry<'_> {
                 let mut result = Vec::with_capacity(1_024);
                 v03::JsonRpc.encode_event(&event, &mut result);
                 let result = serde_json::from_slice(&result).map_err(StoreError::broken)?;
-                let envelope = Envelope { jsonrpc: "2.0", id: delivery, result };
+                let envelope = JsonRpcEnvelope { jsonrpc: "2.0", id: delivery, result };
                 serde_json::to_writer(&mut body, &envelope).map_err(StoreError::broken)?;
                 "application/json"
             }
@@ -131,13 +131,13 @@ impl Entry<'_> {
             return Ok(Some(Arc::clone(&entry.event)));
         }
         let before = Seq(self.seq.0.saturating_sub(1));
-        let mut entries = self.store.events(self.scope, self.task_id, before, AHEAD).await?.into_iter();
+        let mut entries = self.store.events(self.scope, self.task_id, before, READ_AHEAD).await?.into_iter();
         let entry = entries.next().filter(|entry| entry.seq == self.seq);
         let mut held = 0;
         *ahead = entries
             .take_while(|entry| {
                 held += size::event(&entry.event);
-                held <= MOST_AHEAD
+                held <= MAX_READ_AHEAD_BYTES
             })
             .collect();
         Ok(entry.map(|entry| entry.event))
@@ -167,7 +167,7 @@ impl Entry<'_> {
 
 /// A JSON-RPC response without a request.
 #[derive(Serialize)]
-struct Envelope<'a> {
+struct JsonRpcEnvelope<'a> {
     jsonrpc: &'static str,
     id: &'a str,
     result: Box<RawValue>,

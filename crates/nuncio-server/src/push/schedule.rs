@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use nuncio_protocol::{Timestamp, retry::Backoff};
 
-use super::courier::{Answer, Failure};
+use super::courier::{Failure, ReceiverResponse};
 
 /// The pauses between attempts, and the age at which a delivery is given up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +66,7 @@ fn class(status: StatusCode) -> Class {
 /// True if the receiver itself is failing, as opposed to refusing this request or its credentials. Otherwise
 /// a caller that registers the URL of another's receiver, without the right credentials, would open the
 /// breaker for everyone.
-pub(super) fn is_trouble(attempt: &Result<Answer, Failure>) -> bool {
+pub(super) fn is_trouble(attempt: &Result<ReceiverResponse, Failure>) -> bool {
     match attempt {
         Ok(answer) => {
             let is_about_us = matches!(answer.status.as_u16(), 401 | 403 | 404 | 407 | 409 | 423);
@@ -82,7 +82,7 @@ impl Retry {
     /// `chance` is a random number from 0 to 1.
     pub(super) fn judge(
         &self,
-        attempt: &Result<Answer, Failure>,
+        attempt: &Result<ReceiverResponse, Failure>,
         before: u32,
         since: Timestamp,
         now: Timestamp,
@@ -133,9 +133,13 @@ mod tests {
         Timestamp::from_millis(seconds * 1_000).unwrap()
     }
 
-    fn answer(status: u16, retry_after: Option<u64>) -> Result<Answer, Failure> {
+    fn answer(status: u16, retry_after: Option<u64>) -> Result<ReceiverResponse, Failure> {
         let status = StatusCode::from_u16(status).unwrap();
-        Ok(Answer { status, retry_after: retry_after.map(Duration::from_secs), excerpt: String::new() })
+        Ok(ReceiverResponse {
+            status,
+            retry_after: retry_after.map(Duration::from_secs),
+            excerpt: String::new(),
+        })
     }
 
     #[test]

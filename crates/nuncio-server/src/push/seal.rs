@@ -10,15 +10,15 @@ use sha2::Sha256;
 
 /// The key from which the server derives a key for each purpose.
 #[derive(Clone)]
-pub struct MasterKey([u8; 32]);
+pub struct RootKey([u8; 32]);
 
-impl fmt::Debug for MasterKey {
+impl fmt::Debug for RootKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("MasterKey(…)")
+        f.write_str("RootKey(…)")
     }
 }
 
-impl MasterKey {
+impl RootKey {
     /// Wraps an existing key.
     #[must_use]
     pub fn new(key: [u8; 32]) -> Self {
@@ -61,7 +61,7 @@ impl Vault {
     ///
     /// # Errors
     /// The system's cryptography does not work.
-    pub fn new(key: &MasterKey, purpose: &str) -> Result<Self> {
+    pub fn new(key: &RootKey, purpose: &str) -> Result<Self> {
         RandomizedNonceKey::new(&AES_256_GCM, &key.derive(purpose)).map(Self).map_err(Error::internal)
     }
 
@@ -94,14 +94,14 @@ mod tests {
 
     #[test]
     fn what_is_sealed_is_opened_in_its_place_and_with_its_key_only() {
-        let vault = Vault::new(&MasterKey::new([7; 32]), "one").unwrap();
+        let vault = Vault::new(&RootKey::new([7; 32]), "one").unwrap();
         let sealed = vault.seal("t-1", "s3cret").unwrap();
         assert!(!sealed.contains("s3cret"));
         assert_ne!(sealed, vault.seal("t-1", "s3cret").unwrap(), "no two are alike");
         assert_eq!(vault.open("t-1", &sealed).as_deref(), Some("s3cret"));
         assert_eq!(vault.open("t-2", &sealed), None);
         for (key, purpose) in [([8; 32], "one"), ([7; 32], "another")] {
-            let other = Vault::new(&MasterKey::new(key), purpose).unwrap();
+            let other = Vault::new(&RootKey::new(key), purpose).unwrap();
             assert_eq!(other.open("t-1", &sealed), None);
         }
         for damaged in ["", "x", "AAAA", &sealed[1..], &format!("A{}", &sealed[1..])] {
@@ -113,9 +113,9 @@ mod tests {
 
     #[test]
     fn each_purpose_has_its_key_and_none_is_shown() {
-        let key = MasterKey::new([7; 32]);
+        let key = RootKey::new([7; 32]);
         assert_ne!(key.derive("a"), key.derive("b"));
-        assert_eq!(key.derive("a"), MasterKey::new([7; 32]).derive("a"));
-        assert_eq!(format!("{key:?}"), "MasterKey(…)");
+        assert_eq!(key.derive("a"), RootKey::new([7; 32]).derive("a"));
+        assert_eq!(format!("{key:?}"), "RootKey(…)");
     }
 }

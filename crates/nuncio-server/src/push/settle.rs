@@ -16,13 +16,13 @@ const BATCH: usize = 512;
 
 /// The time for which an outcome without a waiter is held back: usually the webhook's next outcome comes
 /// meanwhile, and both are one write. If the process dies within it, those deliveries are sent again.
-const LINGER: Duration = Duration::from_millis(20);
+const SETTLE_DELAY: Duration = Duration::from_millis(20);
 
 /// The pauses between writes while the store is unavailable.
-const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(20), Duration::from_secs(1));
+const RETRY_BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(20), Duration::from_secs(1));
 
 /// The pause of an outcome that the store refuses while it accepts others.
-const LONG_PAUSE: Duration = Duration::from_secs(60);
+const REFUSED_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The queue of outcomes to store.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ impl Settler {
         tokio::spawn(async move {
             let mut queued = Vec::new();
             while queue.recv_many(&mut queued, BATCH).await > 0 {
-                let _ = timeout(LINGER, until_waited_for(&mut queue, &mut queued)).await;
+                let _ = timeout(SETTLE_DELAY, until_waited_for(&mut queue, &mut queued)).await;
                 if !write(&store, merge(queued.drain(..)), &given_up).await {
                     return;
                 }
@@ -63,8 +63,8 @@ impl Settler {
 /// Receives until an outcome has a waiter, or the batch is full.
 async fn until_waited_for(queue: &mut mpsc::UnboundedReceiver<Handed>, queued: &mut Vec<Handed>) {
     while queued.len() < BATCH && queued.iter().all(|(_, waiter)| waiter.is_none()) {
-        let room = BATCH - queued.len();
-        if queue.recv_many(queued, room).await == 0 {
+        let capacity = BATCH - queued.len();
+        if queue.recv_many(queued, capacity).await == 0 {
             return;
         }
     }
@@ -133,7 +133,7 @@ async fn write(store: &Arc<dyn Outbox>, batch: Vec<Sum>, given_up: &Cancellation
 }
 
 async fn now_and_then(store: Arc<dyn Outbox>, one: [Sum; 1], given_up: CancellationToken) {
-    while given_up.run_until_cancelled(tokio::time::sleep(LONG_PAUSE)).await.is_some() {
+    while given_up.run_until_cancelled(tokio::time::sleep(REFUSED_RETRY_INTERVAL)).await.is_some() {
         if insist(&*store, &one, &given_up).await.is_ok() {
             return one.into_iter().for_each(Sum::tell);
         }
@@ -142,7 +142,7 @@ async fn now_and_then(store: Arc<dyn Outbox>, one: [Sum; 1], given_up: Cancellat
 
 /// Stores a batch, and retries while the store is unavailable.
 async fn insist(store: &dyn Outbox, batch: &[Sum], given_up: &CancellationToken) -> Result<(), StoreError> {
-    let (mut pause, mut told) = (PAUSES.base, false);
+    let (mut pause, mut told) = (RETRY_BACKOFF.base, false);
     loop {
         let settled = batch.iter().map(|sum| sum.settled.clone()).collect();
         match store.settle(settled).await {
@@ -154,7 +154,7 @@ async fn insist(store: &dyn Outbox, batch: &[Sum], given_up: &CancellationToken)
             answer => return answer,
         }
         tokio::select! {
-            () = tokio::time::sleep(pause) => pause = PAUSES.after(pause),
+            () = tokio::time::sleep(pause) => pause = RETRY_BACKOFF.after(pause),
             () = given_up.cancelled() => {}
         }
     }

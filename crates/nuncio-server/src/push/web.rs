@@ -13,7 +13,7 @@ use nuncio_client::{
 use url::{Position, Url};
 
 use super::{
-    courier::{Answer, Courier, Failure},
+    courier::{Courier, Failure, ReceiverResponse},
     request::{Sign, Unsigned},
 };
 
@@ -29,10 +29,10 @@ impl Courier for Egress {
         headers: HeaderMap,
         body: Bytes,
         deadline: Duration,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<ReceiverResponse, Failure> {
         let secrets = Secrets::of(url, &headers);
         let posted = Self::post(self, url, headers, body, deadline).await.map_err(|error| failure(&error))?;
-        Ok(Answer {
+        Ok(ReceiverResponse {
             status: posted.status,
             retry_after: posted.retry_after(),
             excerpt: secrets.hide(String::from_utf8_lossy(&posted.excerpt).into_owned()),
@@ -41,9 +41,9 @@ impl Courier for Egress {
 }
 
 /// The minimum length of a text that is hidden as a secret.
-const SHORTEST: usize = 4;
+const MIN_SECRET_BYTES: usize = 4;
 /// The same for a part of a URL: shorter parts are ordinary words.
-const SHORTEST_PART: usize = 8;
+const MIN_URL_PART_BYTES: usize = 8;
 
 /// Secrets of a request, to be hidden in the response: its excerpt is stored and logged, and error pages
 /// repeat URLs, sometimes headers too.
@@ -58,10 +58,10 @@ impl Secrets {
         let (path, query) = (url.path(), url.query().unwrap_or_default());
         let whole = &url[Position::BeforePath..Position::AfterQuery];
         let parts = path.split('/').chain(query.split(['&', '=']));
-        let parts = parts.filter(|part| part.len() >= SHORTEST_PART);
+        let parts = parts.filter(|part| part.len() >= MIN_URL_PART_BYTES);
         let mut all: Vec<String> =
             shown.chain([whole, path, query]).chain(parts).map(str::to_owned).collect();
-        all.retain(|secret| secret.len() >= SHORTEST);
+        all.retain(|secret| secret.len() >= MIN_SECRET_BYTES);
         // A secret may contain another one: the longest are replaced first.
         all.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         all.dedup();
@@ -72,7 +72,7 @@ impl Secrets {
         for secret in &self.0 {
             text = text.replace(secret.as_str(), "…");
             // The excerpt may end within a secret.
-            let mut begun = (SHORTEST..secret.len()).rev().filter_map(|length| secret.get(..length));
+            let mut begun = (MIN_SECRET_BYTES..secret.len()).rev().filter_map(|length| secret.get(..length));
             if let Some(begun) = begun.find(|begun| text.ends_with(begun)) {
                 text.truncate(text.len() - begun.len());
                 text.push('…');

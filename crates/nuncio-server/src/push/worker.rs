@@ -12,11 +12,11 @@ use super::{
     Engine,
     agent::PushOptions,
     config::{self, Config},
-    courier::{Answer, Failure},
+    courier::{Failure, ReceiverResponse},
+    large_bodies::LARGE,
     leases::LeaseHandle,
-    payload::{Ahead, Entry, Payload},
+    payload::{Ahead, Payload, PayloadSource},
     request::{Attempted, Request},
-    room::LARGE,
     schedule::{self, Verdict},
     settle::Settler,
 };
@@ -29,7 +29,7 @@ use crate::store::{
 const UNREADABLE: Duration = Duration::from_secs(10);
 
 /// The maximum length of a stored error text, in bytes.
-const LONGEST_REASON: usize = 300;
+const MAX_REASON_BYTES: usize = 300;
 
 pub(super) struct Worker {
     pub(super) engine: Arc<Engine>,
@@ -230,7 +230,7 @@ impl Worker {
         delivery: &str,
         ahead: &mut Ahead,
     ) -> Result<Option<Payload>, StoreError> {
-        let entry = Entry {
+        let entry = PayloadSource {
             store: &*self.engine.store,
             scope: &self.leased.scope,
             task_id: &self.leased.task_id,
@@ -240,7 +240,7 @@ impl Worker {
         entry.payload(config.version, options.dialect, delivery, ahead).await
     }
 
-    fn log(&self, delivery: &str, result: &Result<Answer, Failure>, verdict: &Verdict) {
+    fn log(&self, delivery: &str, result: &Result<ReceiverResponse, Failure>, verdict: &Verdict) {
         let target = &self.leased.webhook.target;
         match (verdict, result) {
             (Verdict::Delivered, _) => tracing::debug!(%delivery, %target, "delivered"),
@@ -258,7 +258,7 @@ impl Worker {
 }
 
 /// The status of an attempt, and the reason for which it may have failed.
-fn outcome(result: &Result<Answer, Failure>) -> (Option<u16>, Option<Arc<str>>) {
+fn outcome(result: &Result<ReceiverResponse, Failure>) -> (Option<u16>, Option<Arc<str>>) {
     match result {
         Ok(answer) => (Some(answer.status.as_u16()), reason(answer)),
         Err(Failure::Blocked(why) | Failure::Failed(why)) => (None, Some(Arc::clone(why))),
@@ -266,9 +266,9 @@ fn outcome(result: &Result<Answer, Failure>) -> (Option<u16>, Option<Arc<str>>) 
 }
 
 /// The beginning of the receiver's response as one line.
-fn reason(answer: &Answer) -> Option<Arc<str>> {
+fn reason(answer: &ReceiverResponse) -> Option<Arc<str>> {
     let mut text = answer.excerpt.replace(|c: char| c.is_control(), " ");
-    text.truncate(text.floor_char_boundary(LONGEST_REASON));
+    text.truncate(text.floor_char_boundary(MAX_REASON_BYTES));
     let text = text.trim();
     (!text.is_empty()).then(|| text.into())
 }

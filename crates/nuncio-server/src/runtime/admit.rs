@@ -17,7 +17,7 @@ use super::{
     live::LiveTaskRef,
     record::Recorder,
     stored_turn::TurnBody,
-    turn::{Begun, FollowUpTurn, Job, OpeningTurn, Turn},
+    turn::{Begun, ExecutionInput, FollowUpTurn, OpeningTurn, Turn},
 };
 use crate::{
     id::new_id,
@@ -41,7 +41,7 @@ pub(super) enum Admitted {
 }
 
 /// The outcome of handing in a follow-up.
-enum Taken {
+enum FollowUpOutcome {
     Runs,
     Queued,
     /// The turn has to wait, and it or its webhook is not stored yet. A crash would lose the turn, and the
@@ -107,7 +107,7 @@ impl Core {
         // token.
         let _begins = self.lifecycle.executions.token();
         self.lifecycle.check_open()?;
-        let job = Job {
+        let job = ExecutionInput {
             message,
             configuration: req.configuration.unwrap_or_default(),
             metadata: req.metadata,
@@ -191,7 +191,7 @@ impl Core {
             None => None,
         };
         let (begun, turn_begun) = oneshot::channel();
-        let job = Job {
+        let job = ExecutionInput {
             message,
             configuration: req.configuration.unwrap_or_default(),
             metadata: req.metadata,
@@ -235,10 +235,10 @@ impl Core {
             turn.stored = self.store_turn(live, &turn, waits).await?;
             let waiting = turn.stored.as_ref().filter(|_| waits).map(|stored| Arc::clone(&stored.id));
             match self.take_turn(live, turn) {
-                Ok(Taken::Runs) => return Ok(false),
-                Ok(Taken::Queued) => return Ok(true),
+                Ok(FollowUpOutcome::Runs) => return Ok(false),
+                Ok(FollowUpOutcome::Queued) => return Ok(true),
                 // Another turn has just begun: this one has to wait after all.
-                Ok(Taken::NotKept(unkept)) => (turn, waits) = (unkept, true),
+                Ok(FollowUpOutcome::NotKept(unkept)) => (turn, waits) = (unkept, true),
                 Err(refused) => {
                     if let Some(id) = waiting {
                         self.change_turn(live, TurnChange::Drop(id)).await?;
@@ -268,7 +268,7 @@ impl Core {
 
     /// Starts the turn, or queues it behind the running one. A turn that would have to wait but is not stored
     /// as waiting is returned.
-    fn take_turn(self: &Arc<Self>, live: &LiveTaskRef, turn: Box<FollowUpTurn>) -> Result<Taken> {
+    fn take_turn(self: &Arc<Self>, live: &LiveTaskRef, turn: Box<FollowUpTurn>) -> Result<FollowUpOutcome> {
         // Checked again, as in `begin`.
         let _begins = self.lifecycle.executions.token();
         self.lifecycle.check_open()?;
@@ -301,19 +301,19 @@ impl Core {
                     .with_retry_after(super::RETRY_AFTER));
             }
             if (self.keeps_turns() && !turn.is_acknowledged()) || turn.webhook.is_some() {
-                return Ok(Taken::NotKept(turn));
+                return Ok(FollowUpOutcome::NotKept(turn));
             }
             turn.job.in_flight.iter().for_each(InFlightGuard::waits);
             state.queue.push_back(Turn::FollowUp(turn));
             drop(state);
             live.announce();
-            return Ok(Taken::Queued);
+            return Ok(FollowUpOutcome::Queued);
         }
         let permit = self.capacity.task_permit(&live.scope)?;
         state.running = Some(execution::running());
         drop(state);
         self.start(live, Turn::FollowUp(turn), permit);
-        Ok(Taken::Runs)
+        Ok(FollowUpOutcome::Runs)
     }
 
     /// The live task; loads it from the store if it is not in memory.

@@ -13,7 +13,7 @@ use crate::{size, store::Scope};
 /// Makes the extended card for a caller; `None` if this caller has none.
 pub(super) type ExtendedCard = Box<dyn Fn(&Caller) -> Option<AgentCard> + Send + Sync>;
 
-pub(super) struct Agent {
+pub(super) struct RuntimeAgent {
     pub(super) name: Arc<str>,
     /// The scope of anonymous callers without a tenant, by far the most frequent one.
     pub(super) anonymous: Arc<Scope>,
@@ -54,7 +54,7 @@ pub(super) struct Rules {
     pub(super) dedupe_message_id: bool,
 }
 
-impl Agent {
+impl RuntimeAgent {
     pub(super) fn current(&self) -> Guard<Arc<Current>> {
         self.current.load()
     }

@@ -7,7 +7,7 @@ use nuncio_protocol::{AgentCard, Caller, Interceptor, Interceptors};
 
 use super::{
     Core, Retention, Runtime,
-    agent::{Agent, Current, ExtendedCard, Rules},
+    agent::{Current, ExtendedCard, Rules, RuntimeAgent},
     capacity::Capacity,
     cursor::Cursors,
     executor::Executor,
@@ -317,7 +317,7 @@ impl RuntimeBuilder {
         self.declared.pushes(push.is_some());
         self.declared.on(&mut self.card);
         let core = Arc::new(Core {
-            agent: Agent {
+            agent: RuntimeAgent {
                 anonymous: Arc::new(Scope { agent: Arc::clone(&name), tenant: None, owner: None }),
                 name,
                 current: ArcSwap::from_pointee(Current {

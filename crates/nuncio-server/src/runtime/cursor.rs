@@ -24,7 +24,7 @@ pub(super) struct Cursor {
 
 /// The encoded content of a token: time, id, total.
 #[derive(Serialize, Deserialize)]
-struct Payload<'a>(i64, #[serde(borrow)] std::borrow::Cow<'a, str>, usize);
+struct CursorPayload<'a>(i64, #[serde(borrow)] std::borrow::Cow<'a, str>, usize);
 
 /// The key of page tokens. It is stored with the tasks, so that tokens are valid after a restart and on other
 /// servers of the same store.
@@ -54,7 +54,7 @@ impl CursorKey {
 
     pub(super) fn seal(&self, scope: &Scope, req: &ListTasksRequest, cursor: &Cursor) -> Result<String> {
         let payload =
-            Payload(cursor.after.timestamp.as_millis(), cursor.after.id.as_str().into(), cursor.total);
+            CursorPayload(cursor.after.timestamp.as_millis(), cursor.after.id.as_str().into(), cursor.total);
         let mut token = serde_json::to_vec(&payload).map_err(Error::internal)?;
         let mac = self.mac(scope, req, &token)?.finalize().into_bytes();
         token.extend_from_slice(&mac[..MAC]);
@@ -69,7 +69,7 @@ impl CursorKey {
         if mac.len() != MAC {
             return Err(invalid());
         }
-        let Payload(millis, id, total) = serde_json::from_slice(payload).map_err(|_| invalid())?;
+        let CursorPayload(millis, id, total) = serde_json::from_slice(payload).map_err(|_| invalid())?;
         let timestamp = Timestamp::from_millis(millis).ok_or_else(invalid)?;
         Ok(Cursor { after: Keyset { timestamp, id: id.as_ref().into() }, total })
     }

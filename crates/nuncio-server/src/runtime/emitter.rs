@@ -9,7 +9,7 @@ use nuncio_protocol::{
 };
 
 use super::{record::Recorder, text_stream::TextStream};
-use crate::{id::new_id, size::MOST_MEMO, store::PutRecord};
+use crate::{id::new_id, size::MAX_MEMO_BYTES, store::PutRecord};
 
 /// Writes the events of an execution. When a call returns, the event has its number in the task's log.
 /// Callers see it when it is committed ([`Self::flush`] waits for that). Clones may emit concurrently.
@@ -164,12 +164,12 @@ impl Emitter {
     /// final status gets one from the runtime.) A direct reply drops the memo.
     ///
     /// # Errors
-    /// The execution is over, or the memo is larger than [`MOST_MEMO`].
+    /// The execution is over, or the memo is larger than [`MAX_MEMO_BYTES`].
     pub fn remember(&self, memo: impl Into<Bytes>) -> Result<()> {
         let memo = memo.into();
-        if memo.len() > MOST_MEMO {
+        if memo.len() > MAX_MEMO_BYTES {
             return Err(Error::internal(format!(
-                "a memo may have {MOST_MEMO} bytes, this has {}",
+                "a memo may have {MAX_MEMO_BYTES} bytes, this has {}",
                 memo.len()
             )));
         }

@@ -21,7 +21,7 @@ use super::{
     live::LiveTaskRef,
     record::Recorder,
     state::{Phase, Running, Stop},
-    turn::{Begun, FollowUpTurn, Job, OpeningTurn, Turn},
+    turn::{Begun, ExecutionInput, FollowUpTurn, OpeningTurn, Turn},
 };
 use crate::store::{Reservation, StoredTurn, TurnChange};
 
@@ -103,7 +103,7 @@ pub(super) fn terminal() -> Error {
 
 /// A turn that has begun.
 struct Started {
-    job: Job,
+    job: ExecutionInput,
     /// The task as it was before the turn's message.
     task: Option<Task>,
     resumed: bool,
@@ -124,7 +124,7 @@ async fn run_turn(core: &Arc<Core>, live: &LiveTaskRef, turn: Turn) {
     let token =
         live.lock().running.as_ref().map_or_else(CancellationToken::new, |running| running.token.clone());
     let Current { card, executor, .. } = &*core.agent.current.load_full();
-    let Job { message, configuration, metadata, references, call, repeat_id, in_flight } = job;
+    let ExecutionInput { message, configuration, metadata, references, call, repeat_id, in_flight } = job;
     let execution = Execution {
         task_id: live.id.clone(),
         context_id: live.context_id.clone(),
@@ -182,7 +182,7 @@ async fn begin_opening(core: &Arc<Core>, live: &LiveTaskRef, turn: OpeningTurn) 
 }
 
 /// Resumes a turn that a stopped server had begun.
-fn resume(live: &LiveTaskRef, job: Job) -> Option<Started> {
+fn resume(live: &LiveTaskRef, job: ExecutionInput) -> Option<Started> {
     let state = live.lock();
     // Canceled before it could run again: the agent is not asked for unwanted work.
     let runs = !state.state().is_terminal();

@@ -23,10 +23,10 @@ use super::{
 /// - `Ok` after `input_required` or `auth_required` leaves it there until the next message;
 /// - `Err`, or a panic, fails the task with a reason.
 ///
-/// The words of an `Err` are shown to the caller, its source only to the log (`tracing`).
-/// A follow-up has the task as it was in [`Execution::task`]; what an agent wants to keep between the
-/// messages of a task, and over a crash, it [remembers](Emitter::remember). The tasks before it in the same context
-/// are the conversation so far ([`ExecContext::earlier`]).
+/// The message of an `Err` is shown to the caller; its source goes only to the log (`tracing`).
+/// A follow-up gets the task before this message in [`Execution::task`]. State that must survive between the
+/// messages of a task, and a crash, is stored with [`Emitter::remember`]. [`ExecContext::earlier`] reads the
+/// conversation so far: the earlier tasks of the same context.
 ///
 /// A caller that disconnects does not stop the execution. A cancel does: the token fires, `cancel` is called,
 /// and after a grace period ([`Limits::cancel_grace`](crate::Limits)) the future is dropped. The task then
@@ -106,15 +106,14 @@ impl ExecContext {
         Self { execution: Arc::new(execution), conversation: Some(conversation) }
     }
 
-    /// The conversation so far: tasks of this context, of this agent and of this caller, never of another one, oldest
-    /// first by their last status. This task is not among them, nor are direct replies, which nobody keeps.
+    /// The conversation so far: the tasks of this context that belong to this agent and this caller, oldest first by
+    /// their last status. It contains neither this task nor direct replies, which are not stored.
     ///
-    /// They are the newest ones up to the limit, without a gap: what is older than a task that does not fit is left
-    /// out, too. Of a task with more turns than are wanted, the last turns are in its history. Nothing is read beyond
-    /// the limit.
+    /// These are the newest tasks up to the limit, without a gap: a task that does not fit excludes all older ones. The
+    /// history of a task has only its last turns, up to the limit of turns. Nothing is read beyond the limits.
     ///
     /// # Errors
-    /// The store is not there.
+    /// The store is unavailable.
     pub async fn earlier(&self, limit: EarlierLimit) -> Result<Vec<Task>> {
         match &self.conversation {
             Some(conversation) => conversation.earlier(&self.context_id, &self.task_id, limit).await,

@@ -14,7 +14,7 @@ use super::{
     Core,
     attendance::Attendance,
     live::{LiveTask, LiveTaskRef},
-    state::{Phase, State},
+    state::{LiveState, Phase},
 };
 use crate::{
     size,
@@ -280,7 +280,7 @@ enum Look {
     Lost,
 }
 
-fn look(state: &State, cursor: Seq) -> Look {
+fn look(state: &LiveState, cursor: Seq) -> Look {
     match &state.phase {
         Phase::Lost(_) => Look::Lost,
         Phase::Refused(error) => Look::Refused(super::once_more(error)),

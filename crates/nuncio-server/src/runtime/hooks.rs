@@ -97,14 +97,14 @@ impl Declared {
     }
 }
 
-type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+type BoxedAnswer<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// Forwards the operations to the service that the runtime was built with. Written out instead of `async`, so
 /// that the future of that service is returned directly, without a second one around it.
 macro_rules! hand_on {
     ($($method:ident($req:ty) -> $res:ty;)+) => {
         impl A2aService for Runtime {
-            $(fn $method<'a, 'b, 'c>(&'a self, cx: &'b CallContext, req: $req) -> Answer<'c, $res>
+            $(fn $method<'a, 'b, 'c>(&'a self, cx: &'b CallContext, req: $req) -> BoxedAnswer<'c, $res>
             where
                 'a: 'c,
                 'b: 'c,

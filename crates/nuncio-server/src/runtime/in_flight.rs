@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{Core, admit::Admitted, live::LiveTaskRef, unavailable};
-use crate::store::{Answer, IdempotencyKey, Outcome, Scope, Store};
+use crate::store::{IdempotencyKey, IdempotentAnswer, Outcome, Scope, Store};
 
 /// A send that was admitted and has no outcome in the store yet; a repeat joins it.
 #[derive(Clone)]
@@ -40,12 +40,12 @@ enum Stage {
 }
 
 /// The key of a send in flight: scope and idempotency key.
-type Slot = (Arc<Scope>, Arc<str>);
+type InFlightKey = (Arc<Scope>, Arc<str>);
 
 /// The sends under idempotency keys.
 pub(super) struct Sends {
     store: Arc<dyn Store>,
-    in_flight: Mutex<HashMap<Slot, InFlight>>,
+    in_flight: Mutex<HashMap<InFlightKey, InFlight>>,
     names: OnceCell<Names>,
 }
 
@@ -54,7 +54,7 @@ impl Sends {
         Self { store: Arc::clone(store), in_flight: Mutex::default(), names: OnceCell::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Slot, InFlight>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<InFlightKey, InFlight>> {
         self.in_flight.lock()
     }
 
@@ -64,7 +64,7 @@ impl Sends {
         key: &IdempotencyKey,
         live: &LiveTaskRef,
     ) -> Result<InFlightGuard, InFlight> {
-        let slot: Slot = (Arc::clone(&live.scope), Arc::clone(&key.key));
+        let slot: InFlightKey = (Arc::clone(&live.scope), Arc::clone(&key.key));
         match self.lock().entry(slot.clone()) {
             Entry::Occupied(first) => Err(first.get().clone()),
             Entry::Vacant(vacant) => {
@@ -84,7 +84,7 @@ impl Sends {
 /// Removes the send from those in flight when it has an outcome or was refused.
 pub(super) struct InFlightGuard {
     sends: Arc<Sends>,
-    slot: Slot,
+    slot: InFlightKey,
     stage: watch::Sender<Stage>,
 }
 
@@ -148,7 +148,7 @@ impl Core {
             };
         };
         loop {
-            let Some(Answer { digest, outcome }) =
+            let Some(IdempotentAnswer { digest, outcome }) =
                 self.store.idempotent_outcome(&live.scope, &key.key).await?
             else {
                 return Ok(Ok(guard));

@@ -29,7 +29,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{live::LiveTaskRef, state::State};
+use super::{live::LiveTaskRef, state::LiveState};
 use crate::{
     large_work::LARGE,
     push::AgentPush,
@@ -52,7 +52,7 @@ const GATHER_TIMEOUT: Duration = Duration::from_millis(1);
 const SMALL_BATCH: usize = 16;
 
 /// The back-off between attempts while the store is down.
-const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(20), Duration::from_secs(1));
+const RETRY_BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(20), Duration::from_secs(1));
 
 /// Entries of one task that were folded together and wait for their commit.
 struct Write {
@@ -63,10 +63,10 @@ struct Write {
 }
 
 /// The right to put some bytes into a queue; `None` where there is none.
-pub(super) type QueuePermit = Option<Room>;
+pub(super) type QueuePermit = Option<QueueSpace>;
 
 /// Room in a queue.
-pub(super) struct Room {
+pub(super) struct QueueSpace {
     is_large: bool,
     _bytes: OwnedSemaphorePermit,
 }
@@ -174,7 +174,7 @@ impl Journal {
         loop {
             // The sender is in `self`, so the channel is open.
             let _ = down.wait_for(|down| *down).await;
-            if timeout(super::COMMIT_PATIENCE, down.wait_for(|down| !down)).await.is_err() {
+            if timeout(super::COMMIT_TIMEOUT, down.wait_for(|down| !down)).await.is_err() {
                 return;
             }
         }
@@ -192,7 +192,7 @@ impl Journal {
         let capacity = Arc::clone(&queues.of(is_large).capacity);
         // The semaphore is in `self` and never closed.
         let bytes = capacity.acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX)).await.ok()?;
-        Some(Room { is_large, _bytes: bytes })
+        Some(QueueSpace { is_large, _bytes: bytes })
     }
 
     /// Waits until all entries that are queued now are committed or given up.
@@ -208,7 +208,7 @@ impl Journal {
     pub(super) fn append(
         &self,
         live: &LiveTaskRef,
-        state: &mut State,
+        state: &mut LiveState,
         batch: Vec<Commit>,
         permit: QueuePermit,
     ) -> Result<Appended> {
@@ -230,12 +230,12 @@ impl Journal {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        let mut pause = PAUSES.base;
+        let mut pause = RETRY_BACKOFF.base;
         loop {
             match ask().await {
                 Err(error) if error.is_down() && !self.health.abandoned.is_cancelled() => {
                     tokio::time::sleep(pause).await;
-                    pause = PAUSES.after(pause);
+                    pause = RETRY_BACKOFF.after(pause);
                 }
                 answer => return answer,
             }
@@ -384,7 +384,7 @@ impl Committer {
         // Cloned for each attempt: a second one is rare.
         let batch = || writes.iter().flat_map(|write| &write.batch).cloned().collect::<Vec<Commit>>();
         let (mut pause, mut most) =
-            (PAUSES.base, writes.iter().map(|write| write.batch.len()).sum::<usize>());
+            (RETRY_BACKOFF.base, writes.iter().map(|write| write.batch.len()).sum::<usize>());
         let mut answer =
             if again { self.again(&batch(), most).await } else { self.store.commit(batch()).await };
         while let Err(error) = &answer {
@@ -398,7 +398,7 @@ impl Committer {
                 () = tokio::time::sleep(pause) => {}
                 () = self.health.abandoned.cancelled() => break,
             }
-            pause = PAUSES.after(pause);
+            pause = RETRY_BACKOFF.after(pause);
             // The batch may only be too large for the store's time limit, so try it in smaller chunks.
             most = (most / 2).max(SMALL_BATCH);
             answer = self.again(&batch(), most).await;

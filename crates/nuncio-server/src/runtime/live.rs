@@ -22,7 +22,7 @@ use nuncio_protocol::{ContextId, Message, Result, Seq, TaskId};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, futures::Notified};
 
-use super::state::{Phase, Progress, State};
+use super::state::{LiveState, Phase, Progress};
 use crate::{
     memory::MemoryAccount,
     store::{Commit, IdempotencyKey, Scope, StoredTask},
@@ -35,7 +35,7 @@ pub(super) struct LiveTask {
     pub(super) scope: Arc<Scope>,
     /// The idempotency key of the send that began the task in this process.
     pub(super) key: Option<IdempotencyKey>,
-    state: Mutex<State>,
+    state: Mutex<LiveState>,
     /// Wakes waiters for any change of the state. It carries no data: they read the state again.
     changed: Notify,
     /// Wakes waiters for a settled task only, not at each event.
@@ -46,7 +46,7 @@ pub(super) struct LiveTask {
 }
 
 impl LiveTask {
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, LiveState> {
         self.state.lock()
     }
 
@@ -99,22 +99,22 @@ impl LiveTask {
     }
 
     /// Waits until the state meets the condition.
-    pub(super) async fn until(&self, wanted: impl Fn(&State) -> bool) {
+    pub(super) async fn until(&self, wanted: impl Fn(&LiveState) -> bool) {
         self.until_by(&self.changed, wanted).await;
     }
 
     /// As [`Self::until`], for conditions that change only when the task settles, is lost or gets a queued
     /// message. The waiter is not woken at each event.
-    pub(super) async fn until_settled(&self, wanted: impl Fn(&State) -> bool) {
+    pub(super) async fn until_settled(&self, wanted: impl Fn(&LiveState) -> bool) {
         self.until_by(&self.settled, wanted).await;
     }
 
     /// Waits until all folded entries are committed, or the task is lost.
     pub(super) async fn until_committed(&self) {
-        self.until(State::is_committed).await;
+        self.until(LiveState::is_committed).await;
     }
 
-    async fn until_by(&self, notify: &Notify, wanted: impl Fn(&State) -> bool) {
+    async fn until_by(&self, notify: &Notify, wanted: impl Fn(&LiveState) -> bool) {
         loop {
             let changed = notify.notified();
             if wanted(&self.lock()) {
@@ -232,7 +232,7 @@ impl Registry {
         opening: Arc<Message>,
         idempotency: Option<IdempotencyKey>,
     ) -> LiveTaskRef {
-        let mut state = State::new(Phase::Opening(opening), &self.memory);
+        let mut state = LiveState::new(Phase::Opening(opening), &self.memory);
         state.attached.idempotency.clone_from(&idempotency);
         let live = Arc::new(LiveTask {
             id,
@@ -262,7 +262,7 @@ impl Registry {
                 context_id: stored.task.context_id.clone(),
                 scope: Arc::clone(scope),
                 key: None,
-                state: Mutex::new(State::stored(stored, &self.memory)),
+                state: Mutex::new(LiveState::stored(stored, &self.memory)),
                 changed: Notify::new(),
                 settled: Notify::new(),
                 handles: AtomicUsize::new(0),

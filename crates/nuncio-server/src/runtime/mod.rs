@@ -69,7 +69,7 @@ use nuncio_protocol::{
 use tokio::time::{Instant, timeout, timeout_at};
 
 use self::{
-    agent::Agent,
+    agent::RuntimeAgent,
     capacity::Capacity,
     cursor::Cursors,
     in_flight::Sends,
@@ -78,7 +78,7 @@ use self::{
     live::{LiveTask, LiveTaskRef, Registry},
     record::Recorder,
     recover::Recovery,
-    state::{Phase, State, Stop},
+    state::{LiveState, Phase, Stop},
 };
 pub use self::{
     builder::{Limits, RuntimeBuilder},
@@ -102,14 +102,14 @@ fn unavailable() -> Error {
 }
 
 /// The longest time that a response waits for its last entry to be committed.
-const COMMIT_PATIENCE: Duration = Duration::from_secs(10);
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest time that a send with `returnImmediately` waits for the agent's first event. An agent that
 /// replies with a message does so within this time; for a slower one the runtime creates the task.
 const FIRST_EVENT_TIMEOUT: Duration = Duration::from_millis(25);
 
 /// The number of tasks that one transaction erases.
-const ERASE_AT_A_TIME: usize = 256;
+const ERASE_BATCH: usize = 256;
 
 /// The runtime of one agent. Cheap to clone.
 #[derive(Clone)]
@@ -121,7 +121,7 @@ pub struct Runtime {
 
 /// The parts of a runtime. Each owns its own state.
 pub(crate) struct Core {
-    agent: Agent,
+    agent: RuntimeAgent,
     limits: Limits,
     store: Arc<dyn Store>,
     /// The webhooks of this agent; `None` if it does not support push notifications.
@@ -150,8 +150,8 @@ impl fmt::Debug for Runtime {
 impl Core {
     /// Waits until a live task is committed up to this entry.
     async fn until_committed(&self, live: &LiveTask, seq: Seq) -> Result<()> {
-        let committed = |state: &State| state.is_lost() || state.committed().seq >= seq;
-        if !committed(&live.lock()) && timeout(COMMIT_PATIENCE, live.until(committed)).await.is_err() {
+        let committed = |state: &LiveState| state.is_lost() || state.committed().seq >= seq;
+        if !committed(&live.lock()) && timeout(COMMIT_TIMEOUT, live.until(committed)).await.is_err() {
             return Err(unavailable());
         }
         live.lock().check_kept()
@@ -190,7 +190,7 @@ impl Core {
     /// Waits for the agent's first event, which decides between a task and a direct reply. Creates the task
     /// if the event does not come in time.
     async fn until_first_event(self: &Arc<Self>, live: &LiveTaskRef) -> Result<()> {
-        let has_begun = |state: &State| {
+        let has_begun = |state: &LiveState| {
             matches!(state.phase, Phase::Task(_) | Phase::Lost(_)) || state.answers(Seq::ZERO)
         };
         if has_begun(&live.lock()) {
@@ -201,7 +201,7 @@ impl Core {
         }
         Recorder::new(self, live).ensure().await?;
         // A reply that came at the last moment may not be committed yet.
-        timeout(COMMIT_PATIENCE, live.until(has_begun)).await.map_err(|_| unavailable())
+        timeout(COMMIT_TIMEOUT, live.until(has_begun)).await.map_err(|_| unavailable())
     }
 
     /// Makes the response of a send. With `wait` it comes when the task has settled or the time is up.
@@ -213,7 +213,7 @@ impl Core {
         wait: bool,
     ) -> Result<SendMessageResponse> {
         if wait {
-            let settled = |state: &State| state.answers(turn);
+            let settled = |state: &LiveState| state.answers(turn);
             // The first check needs no timer.
             let in_time = settled(&live.lock())
                 || tokio::select! {
@@ -347,12 +347,12 @@ impl Runtime {
             live.evict();
         }
         // Entries that are still queued would be stored after the erasure.
-        if timeout(COMMIT_PATIENCE, self.core.journal.quiet()).await.is_err() {
+        if timeout(COMMIT_TIMEOUT, self.core.journal.quiet()).await.is_err() {
             return Err(unavailable());
         }
         let mut erased = 0;
         loop {
-            let some = self.core.store.erase(&whose, ERASE_AT_A_TIME).await?;
+            let some = self.core.store.erase(&whose, ERASE_BATCH).await?;
             if some == 0 {
                 return Ok(erased);
             }

@@ -16,7 +16,7 @@ use super::{
     Core,
     journal::Appended,
     live::LiveTaskRef,
-    state::{Phase, Progress, State, Stop, Tracked},
+    state::{LiveState, Phase, Progress, Stop, Tracked},
 };
 use crate::{
     clock::now,
@@ -27,7 +27,7 @@ use crate::{
 
 /// The author of an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Writer {
+enum EventAuthor {
     /// The agent. While it is being stopped it may only end the task.
     Executor,
     /// The runtime itself.
@@ -60,17 +60,17 @@ impl Recorder {
 
     /// Records an event of the executor.
     pub(crate) fn record(&self, event: Event) -> impl Future<Output = Result<Seq>> + Send {
-        self.write(Writer::Executor, [event])
+        self.write(EventAuthor::Executor, [event])
     }
 
     /// Records several events of the executor together, so that no reader sees only a part of them.
     pub(crate) async fn record_all(&self, events: Vec<Event>) -> Result<Seq> {
-        self.write(Writer::Executor, events).await
+        self.write(EventAuthor::Executor, events).await
     }
 
     /// Records the text that waits.
     pub(crate) fn record_pending(&self) -> impl Future<Output = Result<()>> + Send {
-        self.write(Writer::Executor, []).map_ok(drop)
+        self.write(EventAuthor::Executor, []).map_ok(drop)
     }
 
     /// Records the text that an execution has left behind when it is over, however it ended.
@@ -78,11 +78,11 @@ impl Recorder {
         if self.live.lock().pending_text.is_empty() {
             return Ok(());
         }
-        self.write(Writer::Runtime, []).await.map(drop)
+        self.write(EventAuthor::Runtime, []).await.map(drop)
     }
 
     /// Refuses what an executor says if nothing more can be recorded.
-    pub(super) fn check_running(&self, state: &State) -> Result<()> {
+    pub(super) fn check_running(&self, state: &LiveState) -> Result<()> {
         check_open(state)?;
         self.refuse_while_stopping(state, &[])
     }
@@ -150,12 +150,12 @@ impl Recorder {
 
     /// Makes the task, if there is none yet.
     pub(crate) async fn create(&self) -> Result<Seq> {
-        self.write(Writer::Executor, []).await
+        self.write(EventAuthor::Executor, []).await
     }
 
     /// Makes the task for a caller that will not wait longer, unless there is a reply already.
     pub(super) async fn ensure(&self) -> Result<()> {
-        self.write(Writer::Runtime, []).await.map(drop)
+        self.write(EventAuthor::Runtime, []).await.map(drop)
     }
 
     /// Records a caller's message to the task.
@@ -170,7 +170,7 @@ impl Recorder {
             let attached = &mut self.live.lock().attached;
             (attached.idempotency, attached.turn, attached.webhook) = (key, turn, webhook);
         }
-        self.write(Writer::Runtime, [Event::Message(Arc::clone(message))]).await
+        self.write(EventAuthor::Runtime, [Event::Message(Arc::clone(message))]).await
     }
 
     /// Ends the task in this state, on behalf of the runtime, with a reason for people to read.
@@ -182,7 +182,7 @@ impl Recorder {
                 ..Message::agent(new_id::<MessageId>(), nuncio_protocol::Part::text(reason))
             })
         });
-        self.write(Writer::Runtime, [self.status(state, message)]).await
+        self.write(EventAuthor::Runtime, [self.status(state, message)]).await
     }
 
     fn status(&self, state: TaskState, message: Option<Arc<Message>>) -> Event {
@@ -218,7 +218,7 @@ impl Recorder {
         let Some((key, reserved)) = told else {
             message.task_id = Some(self.live.id.clone());
             let words = self.status(TaskState::Completed, Some(Arc::new(message)));
-            return self.write(Writer::Executor, [words]).await.map(drop);
+            return self.write(EventAuthor::Executor, [words]).await.map(drop);
         };
         if let Some((key, message)) = key {
             let (Core { journal, store, .. }, at) = (&*self.core, now());
@@ -241,7 +241,7 @@ impl Recorder {
     /// the events before it are written.
     async fn write(
         &self,
-        writer: Writer,
+        writer: EventAuthor,
         events: impl IntoIterator<Item = Event> + AsRef<[Event]> + Send,
     ) -> Result<Seq> {
         let (journal, said) = (&self.core.journal, events.as_ref());
@@ -278,12 +278,12 @@ impl Recorder {
     /// reason if an event was refused.
     fn fold(
         &self,
-        state: &mut State,
-        writer: Writer,
+        state: &mut LiveState,
+        writer: EventAuthor,
         events: impl IntoIterator<Item = Event> + AsRef<[Event]>,
         now: Timestamp,
     ) -> (Vec<Commit>, Result<()>) {
-        if writer == Writer::Executor
+        if writer == EventAuthor::Executor
             && matches!(state.phase, Phase::Opening(_) | Phase::Task(_))
             && let Err(stopping) = self.refuse_while_stopping(state, events.as_ref())
         {
@@ -301,18 +301,20 @@ impl Recorder {
             }
             Phase::Lost(_) => return (batch, Err(super::unavailable())),
             // The reply or refusal was the end: there is no task to make or to end.
-            Phase::Replied { .. } | Phase::Refused(_) if writer == Writer::Runtime => return (batch, Ok(())),
+            Phase::Replied { .. } | Phase::Refused(_) if writer == EventAuthor::Runtime => {
+                return (batch, Ok(()));
+            }
             Phase::Replied { .. } => return (batch, Err(after_reply())),
             Phase::Refused(_) => return (batch, Err(after_refusal())),
         };
         let is_new = !batch.is_empty();
         let pieces = state.pending_text.take(&self.live);
-        let mut record = |writer: Writer, mut event: Event| {
+        let mut record = |writer: EventAuthor, mut event: Event| {
             if let Event::StatusUpdate(update) = &mut event {
                 update.status.timestamp.get_or_insert(now);
             }
             let bytes = size::event(&event);
-            if writer == Writer::Executor {
+            if writer == EventAuthor::Executor {
                 self.refuse_too_large(state, bytes)?;
             }
             fold(&mut task, &event, now).map_err(refusal)?;
@@ -324,8 +326,8 @@ impl Recorder {
             Ok(())
         };
         // The text that waited comes first, and is the executor's, whoever writes.
-        let mut refused = pieces.into_iter().try_for_each(|piece| record(Writer::Executor, piece));
-        if refused.is_ok() || writer == Writer::Runtime {
+        let mut refused = pieces.into_iter().try_for_each(|piece| record(EventAuthor::Executor, piece));
+        if refused.is_ok() || writer == EventAuthor::Runtime {
             refused = events.into_iter().try_for_each(|event| record(writer, event));
         }
         if refused.is_err() && is_new && batch.len() == 1 {
@@ -350,7 +352,7 @@ impl Recorder {
     /// Stops the execution if an event of this size would exceed the task's limit or the memory account.
     /// Earlier events are kept. The runtime's own entries are not limited: they are few and small, and one of
     /// them holds the reason.
-    fn refuse_too_large(&self, state: &mut State, bytes: usize) -> Result<()> {
+    fn refuse_too_large(&self, state: &mut LiveState, bytes: usize) -> Result<()> {
         if state.bytes.get().saturating_add(bytes) > self.core.agent.rules().max_task_bytes {
             state.stop(Stop::TooLarge);
             return Err(self.core.agent.too_large());
@@ -364,7 +366,7 @@ impl Recorder {
 
     /// Refuses events of an execution that is being stopped, except one that ends the task. If the task is
     /// too large, the runtime records the end, with the reason.
-    fn refuse_while_stopping(&self, state: &State, events: &[Event]) -> Result<()> {
+    fn refuse_while_stopping(&self, state: &LiveState, events: &[Event]) -> Result<()> {
         let ends =
             matches!(events, [event] if event.status().is_some_and(|status| status.state.is_terminal()));
         match state.stopping() {
@@ -408,7 +410,7 @@ impl Recorder {
 }
 
 /// Refuses what comes after the end.
-fn check_open(state: &State) -> Result<()> {
+fn check_open(state: &LiveState) -> Result<()> {
     match &state.phase {
         Phase::Opening(_) => Ok(()),
         Phase::Task(tracked) if !tracked.task.status.state.is_terminal() => Ok(()),

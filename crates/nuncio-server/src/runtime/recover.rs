@@ -21,7 +21,7 @@ use super::{
     live::LiveTaskRef,
     record::Recorder,
     stored_turn::TurnBody,
-    turn::{FollowUpTurn, Job, OpeningTurn, Turn},
+    turn::{ExecutionInput, FollowUpTurn, OpeningTurn, Turn},
 };
 use crate::{
     clock::now,
@@ -36,7 +36,7 @@ const RECOVERY_INTERVAL: Duration = Duration::from_secs(2);
 const MAX_REFERENCE_READS: usize = 30;
 
 /// The number of tasks that are adopted, or pruned, at once.
-const AT_A_TIME: usize = 256;
+const RECOVERY_BATCH: usize = 256;
 
 /// The interval at which expired tasks are pruned.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
@@ -126,7 +126,7 @@ impl Core {
     async fn recover(self: &Arc<Self>) -> Result<(), StoreError> {
         let _alone = self.recovery.lock.lock().await;
         loop {
-            let orphans = self.store.adopt(&self.agent.name, AT_A_TIME).await?;
+            let orphans = self.store.adopt(&self.agent.name, RECOVERY_BATCH).await?;
             if orphans.is_empty() {
                 return self.fail_abandoned().await;
             }
@@ -192,7 +192,7 @@ impl Core {
         in_flight.iter().for_each(InFlightGuard::waits);
         let call = body.call(scope);
         let message = body.message.or_else(|| task.history.first().cloned()).ok_or(ErrorKind::Internal)?;
-        let job = Job {
+        let job = ExecutionInput {
             references: self.references_left(scope, &message).await,
             message,
             configuration: body.configuration,
@@ -253,9 +253,9 @@ impl Core {
         let mut forgotten = 0;
         for prune in self.recovery.retention.due(&self.agent.name, now()) {
             loop {
-                let pruned = self.store.prune(&prune, AT_A_TIME).await?;
+                let pruned = self.store.prune(&prune, RECOVERY_BATCH).await?;
                 forgotten += pruned;
-                if pruned < AT_A_TIME {
+                if pruned < RECOVERY_BATCH {
                     break;
                 }
             }

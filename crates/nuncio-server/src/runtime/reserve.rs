@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument as _;
 
 use super::{
-    COMMIT_PATIENCE, Core,
+    COMMIT_TIMEOUT, Core,
     admit::Admitted,
     capacity::TaskPermit,
     live::LiveTaskRef,
@@ -73,7 +73,7 @@ impl Core {
             .lifecycle
             .executions
             .spawn(async move { core.reserve_and_start(&handle, turn, permit).await }.in_current_span());
-        let begun = timeout(COMMIT_PATIENCE, begun).await.map_err(|_| unavailable())?;
+        let begun = timeout(COMMIT_TIMEOUT, begun).await.map_err(|_| unavailable())?;
         if begun.map_err(Error::internal)?? {
             return Ok(Admitted::Task(live, Begun { turn: Seq::ZERO, task: None }));
         }

@@ -16,7 +16,7 @@ use nuncio_protocol::{
 use tokio::time::timeout;
 
 use super::{
-    COMMIT_PATIENCE, Core,
+    COMMIT_TIMEOUT, Core,
     admit::Admitted,
     agent::Current,
     attendance::Attendance,
@@ -144,7 +144,7 @@ impl A2aService for Operations {
             }
         }
         let ended = live.until_settled(|state| state.is_lost() || state.has_ended());
-        if timeout(core.limits.cancel_grace + COMMIT_PATIENCE, ended).await.is_err() {
+        if timeout(core.limits.cancel_grace + COMMIT_TIMEOUT, ended).await.is_err() {
             return Err(super::unavailable());
         }
         let task = {
@@ -367,7 +367,7 @@ impl Operations {
                 _ => {}
             }
             let recorded = live.until_settled(|state| state.is_lost() || state.has_ended());
-            if timeout(COMMIT_PATIENCE, recorded).await.is_err() || !live.lock().is_lost() {
+            if timeout(COMMIT_TIMEOUT, recorded).await.is_err() || !live.lock().is_lost() {
                 break;
             }
             live = self.core.live(scope, &live.id).await?;

@@ -15,10 +15,10 @@ use crate::{
 
 /// The number of recent events in memory for subscribers. A subscriber that lags further behind reads the
 /// store.
-const RING: usize = 256;
+const RING_CAPACITY: usize = 256;
 
 /// The state of a live task, behind its lock.
-pub(super) struct State {
+pub(super) struct LiveState {
     pub(super) phase: Phase,
     /// The approximate size of the task's log in bytes. Replaced artifacts count too, because the log keeps
     /// them. For a task that was read from the store this is the size of its content.
@@ -204,7 +204,7 @@ impl Stop {
     }
 }
 
-impl State {
+impl LiveState {
     pub(super) fn new(phase: Phase, memory: &MemoryAccount) -> Self {
         let bytes = match &phase {
             Phase::Task(tracked) => size::task(&tracked.task),
@@ -415,7 +415,7 @@ impl State {
             self.ring.clear();
         }
         for item in items {
-            if self.ring.len() == RING {
+            if self.ring.len() == RING_CAPACITY {
                 self.ring.pop_front();
             }
             self.ring.push_back(item);

@@ -8,7 +8,7 @@ use nuncio_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Core, live::LiveTaskRef, turn::Job};
+use super::{Core, live::LiveTaskRef, turn::ExecutionInput};
 use crate::{
     id::new_id,
     store::{IdempotencyKey, Scope, StoreError, StoredTurn, TurnChange},
@@ -40,16 +40,16 @@ pub(super) struct TurnBody {
 
 impl TurnBody {
     /// The body of a turn that begins a task.
-    pub(super) fn opening(job: &Job) -> Self {
+    pub(super) fn opening(job: &ExecutionInput) -> Self {
         Self::of(job, None, None)
     }
 
     /// The body of a turn of a message to a task, recorded under this key.
-    pub(super) fn follow_up(job: &Job, key: Option<&IdempotencyKey>) -> Self {
+    pub(super) fn follow_up(job: &ExecutionInput, key: Option<&IdempotencyKey>) -> Self {
         Self::of(job, Some(Arc::clone(&job.message)), key)
     }
 
-    fn of(job: &Job, message: Option<Arc<Message>>, key: Option<&IdempotencyKey>) -> Self {
+    fn of(job: &ExecutionInput, message: Option<Arc<Message>>, key: Option<&IdempotencyKey>) -> Self {
         Self {
             message,
             configuration: job.configuration.clone(),

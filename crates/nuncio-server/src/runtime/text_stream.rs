@@ -170,13 +170,13 @@ async fn tell_when_due(recorder: Recorder) {
 /// The text of a task that waits for its piece, by artifact, in the order in which it is told.
 #[derive(Default)]
 pub(super) struct PendingText {
-    waiting: Vec<Waiting>,
+    waiting: Vec<ArtifactText>,
     /// Somebody tells it when it is due.
     timer: bool,
 }
 
 /// Text of one artifact that waits.
-struct Waiting {
+struct ArtifactText {
     id: ArtifactId,
     name: String,
     text: String,
@@ -186,11 +186,11 @@ struct Waiting {
 }
 
 impl PendingText {
-    fn entry(&mut self, id: &ArtifactId, name: &str, append: bool, due: Instant) -> &mut Waiting {
+    fn entry(&mut self, id: &ArtifactId, name: &str, append: bool, due: Instant) -> &mut ArtifactText {
         let known = self.waiting.iter().position(|waiting| waiting.id == *id);
         let place = known.unwrap_or_else(|| {
             let (id, name, text) = (id.clone(), name.to_owned(), String::new());
-            self.waiting.push(Waiting { id, name, text, append, last: false, due });
+            self.waiting.push(ArtifactText { id, name, text, append, last: false, due });
             self.waiting.len() - 1
         });
         &mut self.waiting[place]
@@ -223,7 +223,7 @@ impl PendingText {
 
     /// Takes all that waits, as events of this task.
     pub(super) fn take(&mut self, live: &LiveTask) -> Vec<Event> {
-        let piece = |waiting: Waiting| {
+        let piece = |waiting: ArtifactText| {
             Event::ArtifactUpdate(TaskArtifactUpdateEvent {
                 task_id: live.id.clone(),
                 context_id: live.context_id.clone(),

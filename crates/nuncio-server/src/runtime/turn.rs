@@ -9,7 +9,7 @@ use super::in_flight::InFlightGuard;
 use crate::store::{IdempotencyKey, Reservation, StoredTurn, Webhook};
 
 /// The input of an execution: the message, its call, and their data.
-pub(super) struct Job {
+pub(super) struct ExecutionInput {
     pub(super) message: Arc<Message>,
     pub(super) configuration: SendMessageConfiguration,
     pub(super) metadata: Metadata,
@@ -26,13 +26,13 @@ pub(super) enum Turn {
     Opening(Box<OpeningTurn>),
     FollowUp(Box<FollowUpTurn>),
     /// A turn that a stopped server had begun; its message is already in the log.
-    Resumed(Box<Job>),
+    Resumed(Box<ExecutionInput>),
 }
 
 /// The turn of the message that begins a task. Its stored turn and webhook are committed with the task's
 /// first entry.
 pub(super) struct OpeningTurn {
-    pub(super) job: Job,
+    pub(super) job: ExecutionInput,
     /// The id of the stored turn, if the turn was acknowledged before it begins.
     pub(super) acknowledged: Option<Arc<str>>,
     /// The reservation of the task in the store, until the turn has made a task or a reply.
@@ -41,7 +41,7 @@ pub(super) struct OpeningTurn {
 
 /// The turn of a message to an existing task.
 pub(super) struct FollowUpTurn {
-    pub(super) job: Job,
+    pub(super) job: ExecutionInput,
     /// Recorded with the message.
     pub(super) key: Option<IdempotencyKey>,
     /// Registered with the message.

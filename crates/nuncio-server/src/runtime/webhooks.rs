@@ -15,7 +15,7 @@ use super::Core;
 use crate::{
     clock::now,
     push::AgentPush,
-    store::{MOST_WEBHOOKS, Refused, Scope, Webhook},
+    store::{MAX_WEBHOOKS, Refused, Scope, Webhook},
 };
 
 impl Core {
@@ -46,8 +46,8 @@ impl Core {
         id: &TaskId,
         webhook: &Webhook,
     ) -> Result<()> {
-        let known = self.store.webhooks(scope, id, None, MOST_WEBHOOKS).await?.unwrap_or_default();
-        if known.len() >= MOST_WEBHOOKS && known.iter().all(|known| known.id != webhook.id) {
+        let known = self.store.webhooks(scope, id, None, MAX_WEBHOOKS).await?.unwrap_or_default();
+        if known.len() >= MAX_WEBHOOKS && known.iter().all(|known| known.id != webhook.id) {
             return Err(too_many());
         }
         Ok(())
@@ -130,7 +130,7 @@ impl Core {
         let after = req.page_token.as_deref().map(place).transpose()?;
         // A task has few webhooks: without a page size all are on one page.
         let size = usize::try_from(req.page_size).ok().filter(|size| *size > 0);
-        let size = size.map_or(MOST_WEBHOOKS, |size| size.min(MOST_WEBHOOKS));
+        let size = size.map_or(MAX_WEBHOOKS, |size| size.min(MAX_WEBHOOKS));
         let found = self.store.webhooks(scope, &req.task_id, after.as_ref(), size + 1).await?;
         let mut found = found.ok_or_else(|| Error::task_not_found(&req.task_id))?;
         let more = found.len() > size;
@@ -165,7 +165,7 @@ impl Core {
 }
 
 fn too_many() -> Error {
-    let why = format!("a task has at most {MOST_WEBHOOKS} push configurations; delete one first");
+    let why = format!("a task has at most {MAX_WEBHOOKS} push configurations; delete one first");
     Error::new(ErrorKind::ResourceExhausted, why)
 }
 

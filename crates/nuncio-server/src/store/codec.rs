@@ -31,10 +31,10 @@ pub(super) use self::{
 pub(super) const DEFAULT_LARGE: usize = 64 * 1024;
 
 /// The maximum number of entries of a segment: reading a few entries never decodes many.
-const MOST_ENTRIES: usize = 128;
+const MAX_SEGMENT_ENTRIES: usize = 128;
 
 /// The size in bytes from which a segment takes no further entry.
-const MOST_BYTES: usize = 256 * 1024;
+const MAX_SEGMENT_BYTES: usize = 256 * 1024;
 
 /// JSON without its large content, and references to that content. A reference has the number of the entry
 /// within the body, the number of the part within the entry, and the digest.
@@ -113,7 +113,8 @@ impl Segment {
     }
 
     fn is_full(&self) -> bool {
-        self.last.0 - self.first.0 + 1 >= MOST_ENTRIES as u64 || self.body.json.len() >= MOST_BYTES
+        self.last.0 - self.first.0 + 1 >= MAX_SEGMENT_ENTRIES as u64
+            || self.body.json.len() >= MAX_SEGMENT_BYTES
     }
 
     /// Appends an entry; large content goes to `blobs`.

@@ -11,10 +11,11 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::{
-    AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, ErasureTarget, Expect,
-    IdempotencyKey, Lease, Leases, Links, MemoryStore, OperatorQueries, Orphan, Outbox, Projection, Prune,
-    PutRecord, Record, RecordQuery, Records, Redrive, Refused, Reservation, Scope, Settled, Store,
-    StoreError, StoredEvent, StoredTask, TaskCount, TaskLog, TaskPage, TaskQuery, TurnChange, Webhook,
+    AdminTaskPage, AdminTaskQuery, Backlog, Commit, Delivery, DeliveryQuery, ErasureTarget, Expect,
+    IdempotencyKey, IdempotentAnswer, Lease, Leases, Links, MemoryStore, OperatorQueries, Orphan, Outbox,
+    Projection, Prune, PutRecord, Record, RecordQuery, Records, Redrive, Refused, Reservation, Scope,
+    Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskLog, TaskPage, TaskQuery, TurnChange,
+    Webhook,
 };
 
 use crate::{large_work::LARGE, size};
@@ -304,7 +305,11 @@ impl TaskLog for FailingStore {
         self.inner.events(scope, id, after, limit).await
     }
 
-    async fn idempotent_outcome(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError> {
+    async fn idempotent_outcome(
+        &self,
+        scope: &Scope,
+        key: &str,
+    ) -> Result<Option<IdempotentAnswer>, StoreError> {
         self.read().await?;
         self.inner.idempotent_outcome(scope, key).await
     }

@@ -9,10 +9,10 @@ use async_trait::async_trait;
 use nuncio_protocol::{Message, PushConfigId, Seq, Task, TaskId, Timestamp};
 
 use super::{
-    AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, ErasureTarget, Expect,
-    IdempotencyKey, Lease, Leases, Links, OperatorQueries, Orphan, Outbox, Projection, Prune, PutRecord,
-    Record, RecordQuery, Records, Redrive, Refused, Reservation, Scope, Settled, Store, StoreError,
-    StoredEvent, StoredTask, TaskCount, TaskLog, TaskPage, TaskQuery, TurnChange, Webhook,
+    AdminTaskPage, AdminTaskQuery, Backlog, Commit, Delivery, DeliveryQuery, ErasureTarget, Expect,
+    IdempotencyKey, IdempotentAnswer, Lease, Leases, Links, OperatorQueries, Orphan, Outbox, Projection,
+    Prune, PutRecord, Record, RecordQuery, Records, Redrive, Refused, Reservation, Scope, Settled, Store,
+    StoreError, StoredEvent, StoredTask, TaskCount, TaskLog, TaskPage, TaskQuery, TurnChange, Webhook,
 };
 
 /// Receives the measurements. Called within the store's operations, so it must not block.
@@ -99,7 +99,7 @@ timed! { TaskLog {
     Read tasks(scope: &Scope, query: &TaskQuery) -> TaskPage;
     Read events(scope: &Scope, id: &TaskId, after: Seq, limit: usize) -> Vec<StoredEvent>;
     Read links(scope: &Scope, id: &TaskId) -> Links;
-    Read idempotent_outcome(scope: &Scope, key: &str) -> Option<Answer>;
+    Read idempotent_outcome(scope: &Scope, key: &str) -> Option<IdempotentAnswer>;
     Write put_reply(scope: &Arc<Scope>, key: IdempotencyKey, reply: Arc<Message>, at: Timestamp) -> ();
     Write reserve(reservation: Reservation) -> Result<(), Refused>;
     Write release(scope: &Scope, id: &TaskId) -> ();

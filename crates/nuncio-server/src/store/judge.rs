@@ -18,7 +18,7 @@ use nuncio_protocol::Seq;
 use super::Refused;
 
 /// Accepted, or the reason of the refusal.
-pub(super) type Verdict = Result<(), Refused>;
+pub(super) type Judgement = Result<(), Refused>;
 
 /// A task, as seen by the owner that wants to write to it.
 #[derive(Clone, Copy, Debug)]
@@ -52,12 +52,12 @@ pub(super) struct ReservationFacts {
 }
 
 /// Checks an entry that creates a task; `existing` is the last number of the task with this id.
-pub(super) fn creation(existing: Option<Seq>) -> Verdict {
+pub(super) fn creation(existing: Option<Seq>) -> Judgement {
     existing.map_or(Ok(()), |seq| Err(Refused::Version(seq)))
 }
 
 /// Checks an entry of an existing task.
-pub(super) fn entry(task: Option<TaskFacts>, expected: Seq, take: bool) -> Verdict {
+pub(super) fn entry(task: Option<TaskFacts>, expected: Seq, take: bool) -> Judgement {
     let task = found(task)?;
     if task.is_held() && !take {
         return Err(Refused::Held);
@@ -69,12 +69,12 @@ pub(super) fn entry(task: Option<TaskFacts>, expected: Seq, take: bool) -> Verdi
 }
 
 /// Checks a change of a turn.
-pub(super) fn turn(task: Option<TaskFacts>) -> Verdict {
+pub(super) fn turn(task: Option<TaskFacts>) -> Judgement {
     if found(task)?.is_held() { Err(Refused::Held) } else { Ok(()) }
 }
 
 /// Checks an entry that creates the task of a reservation.
-pub(super) fn reserved_creation(reservation: Option<ReservationFacts>, take: bool) -> Verdict {
+pub(super) fn reserved_creation(reservation: Option<ReservationFacts>, take: bool) -> Judgement {
     match reservation.filter(|reservation| reservation.in_scope) {
         None => Err(Refused::NotFound),
         Some(reservation) if !reservation.is_mine && !take => Err(Refused::Held),
@@ -83,7 +83,7 @@ pub(super) fn reserved_creation(reservation: Option<ReservationFacts>, take: boo
 }
 
 /// Checks an idempotency key for a task or for a reservation.
-pub(super) fn key(is_taken: bool) -> Verdict {
+pub(super) fn key(is_taken: bool) -> Judgement {
     if is_taken { Err(Refused::KeyTaken) } else { Ok(()) }
 }
 

@@ -32,8 +32,8 @@ use self::{
     reservations::Reservations,
 };
 use super::{
-    Answer, Commit, IdempotencyKey, Outcome, Projection, Refused, Scope, Store, StoreError, StoredTask,
-    StoredTurn, busy_after,
+    Commit, IdempotencyKey, IdempotentAnswer, Outcome, Projection, Refused, Scope, Store, StoreError,
+    StoredTask, StoredTurn, busy_after,
     judge::{self, TaskFacts},
     references,
 };
@@ -43,7 +43,7 @@ pub const DEFAULT_KEEP_FINISHED: usize = 100_000;
 
 /// The default maximum number of tasks that have not finished: in progress, or waiting for input or
 /// authorization.
-pub const DEFAULT_MOST_UNFINISHED: usize = 100_000;
+pub const DEFAULT_MAX_UNFINISHED: usize = 100_000;
 
 /// The default maximum size of tasks and replies, in bytes.
 pub const DEFAULT_MAX_BYTES: usize = 1 << 30;
@@ -52,7 +52,7 @@ pub const DEFAULT_MAX_BYTES: usize = 1 << 30;
 #[derive(Debug)]
 pub struct MemoryStore {
     /// Held for the length of one operation, never across an await.
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<MemoryInner>>,
     keep_finished: usize,
     /// The owner that this handle represents.
     me: Owner,
@@ -62,7 +62,7 @@ pub struct MemoryStore {
 type Owner = u32;
 
 #[derive(Debug, Default)]
-struct Inner {
+struct MemoryInner {
     /// Boxed: the table stays small, and growing it moves pointers only.
     tasks: HashMap<TaskId, Box<Stored>, RandomState>,
     /// The maximum number of unfinished tasks, which are never deleted.
@@ -95,7 +95,7 @@ struct Inner {
 type Reply = (Arc<Scope>, Arc<str>, Timestamp);
 
 /// Answers by scope and idempotency key.
-type Answers = HashMap<(Arc<Scope>, Arc<str>), Answer>;
+type Answers = HashMap<(Arc<Scope>, Arc<str>), IdempotentAnswer>;
 
 /// Assigns the entry's idempotency key, if it has one, to its task; refused if the key is taken.
 fn take_key(
@@ -106,7 +106,8 @@ fn take_key(
     let Some(IdempotencyKey { key, digest }) = &commit.idempotency else { return Ok(None) };
     let slot = (Arc::clone(&commit.scope), Arc::clone(key));
     judge::key(answers.contains_key(&slot) || reservations.of_key(&slot.0, &slot.1).is_some())?;
-    answers.insert(slot, Answer { digest: *digest, outcome: Outcome::Task(commit.task_id.clone()) });
+    answers
+        .insert(slot, IdempotentAnswer { digest: *digest, outcome: Outcome::Task(commit.task_id.clone()) });
     Ok(Some(Arc::clone(key)))
 }
 
@@ -150,13 +151,13 @@ impl MemoryStore {
     /// A store that keeps this many finished tasks.
     #[must_use]
     pub fn new(keep_finished: usize) -> Self {
-        Self::bounded(keep_finished, DEFAULT_MOST_UNFINISHED)
+        Self::bounded(keep_finished, DEFAULT_MAX_UNFINISHED)
     }
 
     /// As [`Self::new`], with a maximum number of unfinished tasks.
     #[must_use]
     pub fn bounded(keep_finished: usize, most_unfinished: usize) -> Self {
-        let inner = Inner { most_unfinished, max_bytes: DEFAULT_MAX_BYTES, ..Inner::default() };
+        let inner = MemoryInner { most_unfinished, max_bytes: DEFAULT_MAX_BYTES, ..MemoryInner::default() };
         Self { inner: Arc::new(Mutex::new(inner)), keep_finished, me: 0 }
     }
 
@@ -182,7 +183,7 @@ impl MemoryStore {
         self.lock().gone.insert(self.me);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, MemoryInner> {
         self.inner.lock()
     }
 }
@@ -265,7 +266,7 @@ impl Stored {
     }
 }
 
-impl Inner {
+impl MemoryInner {
     fn append(&mut self, me: Owner, commit: Commit) -> Result<(), Refused> {
         if commit.expected == Seq::ZERO {
             return self.create(me, &commit);

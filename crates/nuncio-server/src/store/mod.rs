@@ -60,14 +60,14 @@ pub use self::{
     operator_queries::{AdminTask, AdminTaskPage, AdminTaskQuery, ErasureTarget, OperatorQueries, TaskCount},
     outbox::{
         Attempt, Backlog, Delivery, DeliveryId, DeliveryOutcome, DeliveryQuery, DeliveryState, Lease, Leased,
-        Leases, MOST_WEBHOOKS, Outbox, Owed, Redrive, Settled, Then, Webhook,
+        Leases, MAX_WEBHOOKS, Outbox, Owed, Redrive, Settled, Then, Webhook,
     },
     records::{Expect, PutRecord, Record, RecordQuery, Records},
     scope::Scope,
     task_log::{
-        Answer, Commit, IdempotencyKey, Keyset, Links, MOST_CHILDREN, Orphan, Outcome, Projection, Prune,
-        Pruned, Reservation, StoredEvent, StoredTask, StoredTurn, TaskLog, TaskPage, TaskQuery, TurnChange,
-        busy_after,
+        Commit, IdempotencyKey, IdempotentAnswer, Keyset, Links, MAX_CHILDREN, Orphan, Outcome, Projection,
+        Prune, Pruned, Reservation, StoredEvent, StoredTask, StoredTurn, TaskLog, TaskPage, TaskQuery,
+        TurnChange, busy_after,
     },
 };
 

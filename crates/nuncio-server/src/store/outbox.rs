@@ -27,7 +27,7 @@ use super::{Refused, Scope, StoreError};
 #[async_trait]
 pub trait Outbox: Send + Sync + 'static {
     /// Stores a webhook. It replaces one with the same id and takes over its pending deliveries, which become
-    /// due at once. [`Refused::NotFound`] without the task, [`Refused::Full`] with [`MOST_WEBHOOKS`] others.
+    /// due at once. [`Refused::NotFound`] without the task, [`Refused::Full`] with [`MAX_WEBHOOKS`] others.
     async fn put_webhook(
         &self,
         scope: &Scope,
@@ -71,10 +71,10 @@ pub trait Outbox: Send + Sync + 'static {
 }
 
 /// The maximum number of webhooks of a task.
-pub const MOST_WEBHOOKS: usize = 32;
+pub const MAX_WEBHOOKS: usize = 32;
 
 /// The maximum number of attempts stored per delivery; all are counted.
-pub(super) const MOST_ATTEMPTS: usize = 8;
+pub(super) const MAX_ATTEMPTS: usize = 8;
 
 /// A push notification config in its stored form.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

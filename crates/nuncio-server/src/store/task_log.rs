@@ -16,11 +16,11 @@ use nuncio_protocol::{Message, Seq, Task, TaskId, Timestamp};
 pub(crate) use self::{commit::references, list::PageBytes};
 pub use self::{
     commit::{Commit, busy_after},
-    idempotency::{Answer, IdempotencyKey, Outcome},
+    idempotency::{IdempotencyKey, IdempotentAnswer, Outcome},
     list::{Keyset, Projection, TaskPage, TaskQuery},
     reservation::Reservation,
     retention::{Prune, Pruned},
-    stored::{Links, MOST_CHILDREN, StoredEvent, StoredTask},
+    stored::{Links, MAX_CHILDREN, StoredEvent, StoredTask},
     turn::{Orphan, StoredTurn, TurnChange},
 };
 use super::{Refused, Scope, StoreError};
@@ -95,7 +95,11 @@ pub trait TaskLog: Send + Sync + 'static {
     async fn links(&self, scope: &Scope, id: &TaskId) -> Result<Links, StoreError>;
 
     /// The stored answer of an idempotency key.
-    async fn idempotent_outcome(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError>;
+    async fn idempotent_outcome(
+        &self,
+        scope: &Scope,
+        key: &str,
+    ) -> Result<Option<IdempotentAnswer>, StoreError>;
 
     /// Stores a direct reply under an idempotency key, and ends this owner's reservation of the key, if any.
     /// Does nothing if the key already has an answer or is reserved by another owner. (The key of a task is

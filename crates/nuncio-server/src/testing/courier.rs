@@ -15,7 +15,7 @@ use url::Url;
 use super::{FailingStore, Harness, Say, card};
 use crate::{
     Executor, Runtime, RuntimeBuilder,
-    push::{Answer, Courier, Failure, MasterKey, Push, PushBuilder},
+    push::{Courier, Failure, Push, PushBuilder, ReceiverResponse, RootKey},
 };
 
 /// The reaction of a receiver.
@@ -127,14 +127,14 @@ impl Courier for ScriptedCourier {
         headers: HeaderMap,
         body: Bytes,
         deadline: Duration,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<ReceiverResponse, Failure> {
         let at = self.0.began.elapsed().as_secs();
         let body = serde_json::from_slice(&body).unwrap_or_default();
         let post = Post { url: url.to_string(), headers, body, at };
         let reaction = (self.0.react.lock())(&post);
         self.lock().push(post);
         self.0.posted.notify_waiters();
-        let answer = |status: u16, retry_after| Answer {
+        let answer = |status: u16, retry_after| ReceiverResponse {
             status: StatusCode::from_u16(status).unwrap_or_default(),
             retry_after,
             excerpt: format!("says {status}"),
@@ -175,7 +175,7 @@ impl Harness {
             Timestamp::from_millis(base.as_millis() + passed).unwrap_or(base)
         };
         let push =
-            Push::builder(Arc::clone(&store) as _, courier.clone(), MasterKey::new([7; 32])).clock(clock);
+            Push::builder(Arc::clone(&store) as _, courier.clone(), RootKey::new([7; 32])).clock(clock);
         #[expect(clippy::expect_used, reason = "for tests")]
         let push = engine(push).build().expect("a key");
         let runtime = build(Runtime::builder(card(), executor).store(Arc::clone(&store) as _), &push).build();

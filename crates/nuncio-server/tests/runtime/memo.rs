@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use nuncio_server::{
-    Execution, MOST_MEMO,
+    Execution, MAX_MEMO_BYTES,
     protocol::{Error, ErrorKind, Part, SendMessageResponse, TaskId, TaskState},
     store::{AdminTaskQuery, MemoryStore, OperatorQueries as _},
     testing::{FailingStore, Harness, Say, ScriptedExecutor, card, summary},
@@ -112,8 +112,8 @@ async fn a_memo_is_refused_when_it_is_too_large_and_when_the_task_has_ended() {
         let told = Arc::clone(&told);
         async move {
             let tell = |result: nuncio_server::protocol::Result<()>| told.lock().unwrap().push(result.err());
-            tell(out.remember(vec![0; MOST_MEMO]));
-            tell(out.remember(vec![0; MOST_MEMO + 1]));
+            tell(out.remember(vec![0; MAX_MEMO_BYTES]));
+            tell(out.remember(vec![0; MAX_MEMO_BYTES + 1]));
             out.completed().await?;
             tell(out.remember("too late"));
             Ok(())
@@ -123,7 +123,7 @@ async fn a_memo_is_refused_when_it_is_too_large_and_when_the_task_has_ended() {
     let kinds: Vec<_> =
         refusals.lock().unwrap().iter().map(|error| error.as_ref().map(Error::kind)).collect();
     assert_eq!(kinds, [None, Some(ErrorKind::Internal), Some(ErrorKind::UnsupportedOperation)]);
-    assert_eq!(kept(&harness, &task.id).await.map(|memo| memo.len()), Some(MOST_MEMO));
+    assert_eq!(kept(&harness, &task.id).await.map(|memo| memo.len()), Some(MAX_MEMO_BYTES));
 }
 
 #[tokio::test(start_paused = true)]

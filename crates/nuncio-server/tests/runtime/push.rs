@@ -10,7 +10,7 @@ use nuncio_server::{
     },
     push::{Dialect, Push, PushLimits, PushOptions, Retry},
     store::{
-        DeliveryQuery, DeliveryState, MOST_WEBHOOKS, MemoryStore, OperatorQueries as _, Outbox as _, Redrive,
+        DeliveryQuery, DeliveryState, MAX_WEBHOOKS, MemoryStore, OperatorQueries as _, Outbox as _, Redrive,
     },
     testing::{
         FailingStore, Harness, Say, ScriptedExecutor, Step,
@@ -356,7 +356,7 @@ async fn what_is_wrong_with_a_configuration_is_said_at_once() {
         let error = harness.send(Say::from("hi").push_by(inline)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidParams, "{field}");
     }
-    for i in 0..MOST_WEBHOOKS {
+    for i in 0..MAX_WEBHOOKS {
         create(&harness, config(&task.id, Some(&format!("c{i}")), URL)).await.unwrap();
     }
     assert_eq!(refused(create(&harness, good.clone()).await), ErrorKind::ResourceExhausted);

@@ -11,7 +11,7 @@ use nuncio_server::{
         GetTaskPushNotificationConfigRequest, Result, Task, TaskId, TaskPushNotificationConfig, TaskState,
     },
     push::{Push, PushOptions, Retry},
-    store::{DeliveryQuery, DeliveryState, MOST_WEBHOOKS, MemoryStore, OperatorQueries as _},
+    store::{DeliveryQuery, DeliveryState, MAX_WEBHOOKS, MemoryStore, OperatorQueries as _},
     testing::{
         FailingStore, Harness, Say, ScriptedExecutor, Step,
         courier::{Post, Reaction, ScriptedCourier},
@@ -305,13 +305,13 @@ async fn a_message_may_replace_a_webhook_of_a_task_that_has_as_many_as_it_may() 
     let (harness, courier, _push) =
         agent(ScriptedExecutor::turns(turns), any_store(), |_| Reaction::Status(200));
     let task = harness.task("hi").await.unwrap();
-    for i in 0..MOST_WEBHOOKS {
+    for i in 0..MAX_WEBHOOKS {
         create(&harness, &task.id, &format!("c{i}"), OLD).await.unwrap();
     }
     let one_more = harness.task(Say::to(&task, "blue").push_by(config("d", NEW))).await;
     assert_eq!(refused(one_more), ErrorKind::ResourceExhausted);
     harness.task(Say::to(&task, "blue").push_by(config("c0", NEW))).await.unwrap();
-    let posts = courier.until(2 * MOST_WEBHOOKS).await;
+    let posts = courier.until(2 * MAX_WEBHOOKS).await;
     assert_eq!(told(&posts, NEW), ["working", "completed"]);
 }
 

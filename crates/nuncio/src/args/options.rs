@@ -16,7 +16,7 @@ use clap::{
 use nuncio_hub::config::{AgentName, Given, Origin, Profile, Source, Told, Variables, agent_spec};
 
 /// The default file, if it exists.
-const USUAL: &str = "nuncio.toml";
+const DEFAULT_FILE: &str = "nuncio.toml";
 const WEBHOOKS: &str = "Webhooks";
 
 /// The values from the command line and its variables.
@@ -496,9 +496,9 @@ fn allowed_hosts(matches: &ArgMatches) -> Result<Vec<Given>, Error> {
 impl Options {
     /// The source of the configuration, with this file if one is given.
     pub(crate) fn source(self, file: Option<PathBuf>) -> Source {
-        let usual = || Some(PathBuf::from(USUAL)).filter(|file: &PathBuf| Path::exists(file));
+        let default_file = || Some(PathBuf::from(DEFAULT_FILE)).filter(|file: &PathBuf| Path::exists(file));
         Source {
-            file: file.or(self.config).or_else(usual),
+            file: file.or(self.config).or_else(default_file),
             given: self.given,
             variables: Variables::process(),
             profile: self.profile,

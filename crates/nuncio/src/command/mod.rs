@@ -2,6 +2,7 @@
 
 mod admin;
 mod agent;
+mod audit;
 mod card;
 mod check;
 mod config;
@@ -49,6 +50,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         Command::Init(init) => config::init(&init, format),
         Command::Check(command) => check::run(command, format).await,
         Command::Send(send) => send::run(send, format).await,
+        Command::Audit(args) => Box::pin(audit::run(*args, format)).await,
         Command::Listen(listen) => listen::run(listen, format).await,
         Command::Task(command) => task::run(command, format).await,
         Command::Push(command) => push::run(command, format).await,

@@ -1,7 +1,7 @@
 //! Lists of the administration API, page by page, and output in columns.
 
 use anyhow::Result;
-use nuncio_hub::admin::api::{List, Page};
+use nuncio_hub::admin::api::{ListRoute, Page};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ const PAGE_SIZE: usize = 100;
 
 /// Reads pages until `limit` items are shown or the list ends. `nouns` are the singular
 /// and the plural of an item.
-pub(super) async fn show<R: List>(
+pub(super) async fn show<R: ListRoute>(
     hub: &Admin,
     mut request: R,
     limit: usize,

@@ -3,7 +3,7 @@
 use std::{path::Path, process::ExitCode};
 
 use anyhow::Result;
-use nuncio_hub::{config::Data, maintain};
+use nuncio_hub::{config::Data, store_maintenance};
 use serde_json::json;
 
 use crate::{
@@ -37,7 +37,7 @@ impl Which {
 }
 
 async fn check(store: &Data, format: Format) -> Result<ExitCode> {
-    let problems = maintain::check(store).await?;
+    let problems = store_maintenance::check(store).await?;
     match format {
         Format::Json => output::json(&json!({ "store": store.to_string(), "problems": problems }))?,
         Format::Human if problems.is_empty() => output::line(&format!("{store}: no damage found"))?,
@@ -55,7 +55,7 @@ async fn check(store: &Data, format: Format) -> Result<ExitCode> {
 }
 
 async fn backup(store: &Data, to: &Path, format: Format) -> Result<ExitCode> {
-    let bytes = maintain::backup(store, to).await?;
+    let bytes = store_maintenance::backup(store, to).await?;
     match format {
         Format::Json => output::json(&json!({ "store": store.to_string(), "to": to, "bytes": bytes }))?,
         Format::Human => {
@@ -70,7 +70,7 @@ async fn backup(store: &Data, to: &Path, format: Format) -> Result<ExitCode> {
 }
 
 async fn migrate(store: &Data, format: Format) -> Result<ExitCode> {
-    let maintain::Migrated { from, to } = maintain::migrate(store).await?;
+    let store_maintenance::Migrated { from, to } = store_maintenance::migrate(store).await?;
     match format {
         Format::Json => output::json(&json!({ "store": store.to_string(), "from": from, "to": to }))?,
         Format::Human if from == to => output::line(&format!("{store}: already at version {to}"))?,
@@ -80,7 +80,7 @@ async fn migrate(store: &Data, format: Format) -> Result<ExitCode> {
 }
 
 async fn vacuum(store: &Data, format: Format) -> Result<ExitCode> {
-    let maintain::Vacuumed { before, after } = maintain::vacuum(store).await?;
+    let store_maintenance::Vacuumed { before, after } = store_maintenance::vacuum(store).await?;
     match format {
         Format::Json => {
             output::json(&json!({ "store": store.to_string(), "before": before, "after": after }))?;

@@ -78,8 +78,23 @@ impl Connection {
         connected.map_err(|error| exit::no_agent(if has_credentials { error } else { with_key_hint(error) }))
     }
 
+    /// The credentials of the options and the environment.
+    pub(super) fn credentials(&self) -> Result<Credentials> {
+        let mut credentials = Credentials::none();
+        if let Some(client) = self.identity.client(setting(OAUTH_SECRET).as_deref())? {
+            credentials = credentials.client_credentials(client);
+        } else if let Some(key) = setting(KEY) {
+            credentials = credentials.bearer(&key)?;
+        }
+        for header in &self.headers {
+            let (name, value) = name_and_value(header)?;
+            credentials = credentials.header(name, value)?;
+        }
+        Ok(credentials)
+    }
+
     /// The HTTP client, with the options of TLS.
-    fn egress(&self) -> Result<Egress> {
+    pub(super) fn egress(&self) -> Result<Egress> {
         let mut builder = Egress::builder();
         for path in &self.authorities {
             let pem = read("--ca", path)?;

@@ -16,13 +16,13 @@ use super::{agent, begin, say_and_tell};
 use crate::{address, path, stop};
 
 /// How many callers send at the same time.
-const AT_ONCE: usize = 64;
+const CONCURRENT_CALLERS: usize = 64;
 
 /// The most connections to one receiver.
 const CAP: usize = 32;
 
 /// What each task tells: it is there, it works, an artifact, it is done.
-const EACH: usize = 4;
+const EVENTS_PER_TASK: usize = 4;
 
 fn tasks(usually: usize) -> usize {
     std::env::var("NUNCIO_CROWD").map_or(usually, |tasks| tasks.parse().expect("NUNCIO_CROWD is a number"))
@@ -49,9 +49,9 @@ async fn half_gets_everything(data: &str, tasks: usize) {
         let echo = &echo;
         async move { begin(&**echo, Version::V1_0, &req).await }
     });
-    let sent = stream::iter(sends).buffer_unordered(AT_ONCE).count().await;
+    let sent = stream::iter(sends).buffer_unordered(CONCURRENT_CALLERS).count().await;
     let sending = begun.elapsed();
-    let expected = sent.div_ceil(2) * EACH;
+    let expected = sent.div_ceil(2) * EVENTS_PER_TASK;
     eventually("the good half", async || (good.count() >= expected).then_some(())).await;
     let (all, most) = (begun.elapsed(), most_memory(&hub));
     eprintln!(
@@ -92,7 +92,7 @@ async fn large_notifications_to_a_receiver_that_hangs_take_no_room_from_others()
     }
     eventually("some hang", async || (hangs.waiting() >= 2).then_some(())).await;
     begin(&*echo, Version::V1_0, &say_and_tell(&words, good.url("/"))).await;
-    good.expect("/", EACH).await;
+    good.expect("/", EVENTS_PER_TASK).await;
     assert!(hangs.count() <= 2, "it has waited until {} others were given up", hangs.count());
     stop(hub).await;
 }

@@ -273,17 +273,17 @@ async fn an_answer_counts_though_its_rest_never_comes() {
 #[tokio::test]
 async fn connections_are_kept_with_a_bounded_number_of_hosts() {
     tokio::time::pause();
-    let (kept, deadline) = (Kept::default(), Duration::from_secs(10));
+    let (kept, deadline) = (OpenHosts::default(), Duration::from_secs(10));
     let admits =
         |host: usize| kept.admits(&Url::parse(&format!("https://h{host}.example/{host}")).unwrap(), deadline);
-    assert!((0..MAX_KEPT).all(admits));
-    assert!(!admits(MAX_KEPT));
+    assert!((0..MAX_OPEN_HOSTS).all(admits));
+    assert!(!admits(MAX_OPEN_HOSTS));
     tokio::time::advance(Duration::from_secs(9)).await;
     // One that is there already stays, and stays longer.
     assert!(admits(7));
     tokio::time::advance(Duration::from_secs(7)).await;
     // All others have been closed by now.
-    assert!((MAX_KEPT..2 * MAX_KEPT - 1).all(admits));
+    assert!((MAX_OPEN_HOSTS..2 * MAX_OPEN_HOSTS - 1).all(admits));
     assert!(admits(7));
     assert!(!admits(0));
 }

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    paging::{List, Page, Paging},
+    paging::{ListRoute, Page, Paging},
     route::routes,
     schema::Time,
 };
@@ -64,7 +64,7 @@ pub struct DeliveryPage {
     pub next: Option<String>,
 }
 
-impl List for ListDeliveries {
+impl ListRoute for ListDeliveries {
     type Item = Delivery;
 
     fn paging(&mut self) -> &mut Paging {

@@ -48,8 +48,8 @@ pub use self::{
         CreateKey, DeleteKey, Key, KeyLimits, KeyRotation, KeyWithSecret, Keys, ListKeys, NewKey, RevokeKey,
         RotateKey, ShowKey,
     },
-    paging::{DEFAULT_PAGE_SIZE, List, MAX_PAGE_SIZE, Page, Paging},
-    route::{Parts, Route},
+    paging::{DEFAULT_PAGE_SIZE, ListRoute, MAX_PAGE_SIZE, Page, Paging},
+    route::{RequestParts, Route},
     tasks::{
         CancelTask, EntryKind, EraseTasks, Erased, ErasureTarget, ListTasks, ShowTask, TaskDetails,
         TaskFilter, TaskPage, TaskSummary, TimelineEntry, TimelineOptions, Webhook,

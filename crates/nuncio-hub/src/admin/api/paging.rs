@@ -30,7 +30,7 @@ impl Paging {
 }
 
 /// A route that answers one page of a list.
-pub trait List: Route {
+pub trait ListRoute: Route {
     type Item: Serialize;
 
     /// The paging parameters of the request.

@@ -42,7 +42,7 @@ pub trait Route: Sized + Send + 'static {
     fn if_match(&self) -> Option<u64>;
 
     /// Makes a request from the parts that a server has read.
-    fn from_parts(parts: Parts<Self::Query, Self::Body>) -> Self;
+    fn from_parts(parts: RequestParts<Self::Query, Self::Body>) -> Self;
 
     /// The path of this request, with its names filled in.
     fn path(&self) -> String {
@@ -70,7 +70,7 @@ pub trait Route: Sized + Send + 'static {
 
 /// The parts of a request, as a server reads them.
 #[derive(Debug)]
-pub struct Parts<Q, B> {
+pub struct RequestParts<Q, B> {
     /// The values of the names in the path, in its order.
     pub names: Vec<String>,
     pub query: Q,
@@ -130,7 +130,7 @@ macro_rules! routes {
                 $crate::admin::api::route::or!(None $(, self.$version)?)
             }
 
-            fn from_parts(parts: $crate::admin::api::Parts<Self::Query, Self::Body>) -> Self {
+            fn from_parts(parts: $crate::admin::api::RequestParts<Self::Query, Self::Body>) -> Self {
                 let mut names = parts.names.into_iter();
                 let _ = &mut names;
                 Self {

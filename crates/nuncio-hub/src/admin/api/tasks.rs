@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
 
 use super::{
-    paging::{List, MAX_PAGE_SIZE, Page, Paging},
+    paging::{ListRoute, MAX_PAGE_SIZE, Page, Paging},
     route::routes,
     schema::{TaskStateName, Time},
 };
@@ -60,7 +60,7 @@ pub struct TaskPage {
     pub next: Option<String>,
 }
 
-impl List for ListTasks {
+impl ListRoute for ListTasks {
     type Item = TaskSummary;
 
     fn paging(&mut self) -> &mut Paging {

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    paging::{List, Page, Paging},
+    paging::{ListRoute, Page, Paging},
     route::routes,
     schema::Time,
 };
@@ -44,7 +44,7 @@ pub struct TrailPage {
     pub next: Option<String>,
 }
 
-impl List for ListTrail {
+impl ListRoute for ListTrail {
     type Item = TrailRow;
 
     fn paging(&mut self) -> &mut Paging {

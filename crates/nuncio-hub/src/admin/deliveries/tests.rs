@@ -18,7 +18,7 @@ use nuncio_protocol::{
 };
 use nuncio_server::{
     Emitter, ExecContext, Executor, Runtime,
-    push::{Answer as Answered, Courier, Failure, MasterKey, Push, PushOptions},
+    push::{Courier, Failure, Push, PushOptions, ReceiverResponse as Answered, RootKey},
     store::{MemoryStore, Store},
 };
 use serde_json::{Value, json};
@@ -26,14 +26,14 @@ use tower::ServiceExt as _;
 use url::Url;
 
 use super::{
-    super::table::{self, Table},
+    super::table::{self, EndpointTable},
     *,
 };
 use crate::{
     config,
-    identity::Identity,
+    identity::Authenticator,
     registry,
-    trail::{Trail, Writer},
+    trail::{Trail, TrailWriter},
 };
 
 /// A receiver that understands nothing.
@@ -62,9 +62,9 @@ impl Executor for Done {
 }
 
 /// The API over a store with dead letters of one task, how often somebody was woken, and what writes the trail.
-async fn api() -> (Router, Arc<AtomicUsize>, Writer) {
+async fn api() -> (Router, Arc<AtomicUsize>, TrailWriter) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(100));
-    let push = Push::builder(Arc::clone(&store), Refuses, MasterKey::random()).build().unwrap();
+    let push = Push::builder(Arc::clone(&store), Refuses, RootKey::random()).build().unwrap();
     let card = AgentCard::new("done", "");
     let runtime = Runtime::builder(card, Done)
         .agent("done")
@@ -96,13 +96,13 @@ async fn api() -> (Router, Arc<AtomicUsize>, Writer) {
     let wake = Arc::new(move || {
         wakes.fetch_add(1, Ordering::Relaxed);
     });
-    let (registry, fleet) = registry::tests::registry(&store, &MasterKey::random()).await;
+    let (registry, fleet) = registry::tests::registry(&store, &RootKey::random()).await;
     let (trail, writer) = Trail::new(&store);
-    let identity = Identity::open(&config::Identity::default(), &store, trail, true).await.unwrap();
+    let identity = Authenticator::open(&config::Identity::default(), &store, trail, true).await.unwrap();
     let (is_volatile, reloader) = (true, Arc::default());
     let state =
         AdminState { fleet, store, is_volatile, wake, registry: Arc::new(registry), identity, reloader };
-    let api = Router::new().fallback(table::serve).with_state(Arc::new(Table::new(Arc::new(state))));
+    let api = Router::new().fallback(table::serve).with_state(Arc::new(EndpointTable::new(Arc::new(state))));
     (api, woken, writer)
 }
 

@@ -5,13 +5,13 @@ use nuncio_server::store::StoredEvent;
 
 use super::super::{
     api::{EntryKind, TimelineEntry},
-    problem::Problem,
+    problem::AdminProblem,
 };
 
-pub(super) fn entry(stored: &StoredEvent, content: bool) -> Result<TimelineEntry, Problem> {
+pub(super) fn entry(stored: &StoredEvent, content: bool) -> Result<TimelineEntry, AdminProblem> {
     let (kind, summary) = summary(&stored.event);
     let content = content.then(|| serde_json::to_value(&*stored.event)).transpose();
-    let content = content.map_err(|_| Problem::internal())?;
+    let content = content.map_err(|_| AdminProblem::internal())?;
     Ok(TimelineEntry { id: stored.seq.0, time: stored.at, kind, summary, content })
 }
 

@@ -10,11 +10,11 @@ use std::{
 use crate::config::Command;
 
 /// The search path of a program that gets no `PATH`.
-const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The reason why a program cannot be started. Callers see only its text; the log has the cause as well.
 #[derive(Debug)]
-pub(super) enum Problem {
+pub(super) enum ProgramProblem {
     /// The working directory does not exist.
     Directory(PathBuf),
     /// The program does not exist.
@@ -27,7 +27,7 @@ pub(super) enum Problem {
     Memory(io::Error),
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ProgramProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Directory(_) => "the working directory of this agent's program is not there",
@@ -39,7 +39,7 @@ impl fmt::Display for Problem {
     }
 }
 
-impl Problem {
+impl ProgramProblem {
     /// The path, name or system error, for the operator.
     pub(super) fn cause(&self) -> String {
         match self {
@@ -54,17 +54,17 @@ impl Problem {
 ///
 /// # Errors
 /// The program cannot be run.
-pub(super) fn find(settings: &Command) -> Result<PathBuf, Problem> {
+pub(super) fn find(settings: &Command) -> Result<PathBuf, ProgramProblem> {
     if let Some(directory) = settings.directory.as_ref().filter(|directory| !directory.is_dir()) {
-        return Err(Problem::Directory(directory.clone()));
+        return Err(ProgramProblem::Directory(directory.clone()));
     }
     if settings.line.program.contains('/') {
         // The child would resolve a relative path in its own working directory.
-        let path = std::path::absolute(&settings.line.program).map_err(Problem::System)?;
+        let path = std::path::absolute(&settings.line.program).map_err(ProgramProblem::System)?;
         return match path.is_file() {
             true if is_executable(&path) => Ok(path),
-            true => Err(Problem::Forbidden(path)),
-            false => Err(Problem::Missing(settings.line.program.clone())),
+            true => Err(ProgramProblem::Forbidden(path)),
+            false => Err(ProgramProblem::Missing(settings.line.program.clone())),
         };
     }
     let candidates: Vec<PathBuf> = std::env::split_paths(&search_path(settings))
@@ -73,8 +73,8 @@ pub(super) fn find(settings: &Command) -> Result<PathBuf, Problem> {
         .collect();
     match candidates.iter().find(|path| is_executable(path)).or(candidates.first()) {
         Some(path) if is_executable(path) => Ok(path.clone()),
-        Some(path) => Err(Problem::Forbidden(path.clone())),
-        None => Err(Problem::Missing(settings.line.program.clone())),
+        Some(path) => Err(ProgramProblem::Forbidden(path.clone())),
+        None => Err(ProgramProblem::Missing(settings.line.program.clone())),
     }
 }
 
@@ -85,7 +85,7 @@ fn search_path(settings: &Command) -> OsString {
         std::env::var_os("PATH").filter(|_| inherits)
     };
     let own = settings.environment.0.get("PATH").map(OsString::from);
-    own.or_else(inherited).unwrap_or_else(|| USUAL_PATH.into())
+    own.or_else(inherited).unwrap_or_else(|| DEFAULT_PATH.into())
 }
 
 /// True if any execute bit is set. The system decides at the start whether the hub may execute it.

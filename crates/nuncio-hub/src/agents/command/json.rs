@@ -18,7 +18,7 @@ pub(super) const INPUT: &[&str] = &["*/*"];
 pub(super) const OUTPUT: &[&str] = &["text/plain", "application/json"];
 
 /// Characters of an invalid line that are shown in the error.
-const EXCERPT: usize = 80;
+const MAX_EXCERPT_CHARS: usize = 80;
 
 /// The input of a program, in one line.
 #[derive(Serialize)]
@@ -227,7 +227,7 @@ fn ends(state: TaskState) -> Result<(), Stop> {
 /// The beginning of a line, without control characters.
 fn excerpt(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
-    let mut excerpt: String = text.chars().filter(|c| !c.is_control()).take(EXCERPT).collect();
+    let mut excerpt: String = text.chars().filter(|c| !c.is_control()).take(MAX_EXCERPT_CHARS).collect();
     if excerpt.len() < text.len() {
         excerpt.push('…');
     }

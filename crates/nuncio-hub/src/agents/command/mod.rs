@@ -1,10 +1,10 @@
 //! Programs as agents: a process for each message. Its output is streamed as artifacts or events, and its
 //! exit code decides the final state.
 //!
-//! Reading order: this file runs one message; `find` says whether the program is there, `spawn` starts it,
-//! `process` has its end, `output` reads it within bounds, `text` and `json` are the two formats, `event` is
-//! one line of the second, `artifact` that of plain text, `words` what it says on standard error, `preflight`
-//! checks a configuration.
+//! Reading order: this file runs one message; `find` locates the program, `spawn` starts it, `process` ends
+//! it, `output` reads its output within limits, `text` and `json` are the two output formats, `event` is a
+//! line of JSON, `artifact` the artifact of plain text, `stderr_log` reads standard error, `preflight` checks
+//! a configuration.
 //!
 //! **Invariant:** a program has ended when its first process has exited and its output is closed. All
 //! processes that it started belong to its process group, and every path out of this module kills the
@@ -18,10 +18,10 @@ mod output;
 mod preflight;
 mod process;
 mod spawn;
+mod stderr_log;
 #[cfg(test)]
 mod tests;
 mod text;
-mod words;
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,10 +34,12 @@ use nuncio_server::{
 use tokio::{io::AsyncWriteExt as _, process::ChildStdin};
 use tokio_util::task::AbortOnDropHandle;
 
-use self::{json::Json, output::Output, process::Process, spawn::Started, text::Text, words::Words};
+use self::{
+    json::Json, output::Output, process::Process, spawn::Started, stderr_log::StderrLog, text::TextReader,
+};
 use super::{
     AgentFactory, ContextKey, Isolation, Kind, Label, Prepared,
-    kind::{Problem, RuntimeSpec},
+    kind::{RuntimeSpec, TargetProblem},
 };
 use crate::{
     agent_urls::AgentUrls,
@@ -45,7 +47,7 @@ use crate::{
 };
 
 /// The maximum time to end a program after its grace.
-const MARGIN: Duration = Duration::from_secs(1);
+const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[async_trait]
 impl Kind for Command {
@@ -64,7 +66,7 @@ impl Kind for Command {
         format!("command {:?}", self.grace)
     }
 
-    fn check_files(&self) -> Vec<Problem> {
+    fn check_files(&self) -> Vec<TargetProblem> {
         preflight::check(self)
     }
 }
@@ -72,13 +74,13 @@ impl Kind for Command {
 /// An agent that runs the program.
 fn agent(urls: &AgentUrls, name: &str, settings: &Command, isolation: &Isolation) -> RuntimeBuilder {
     // The runtime waits longer than the program's grace, so that it does not end the execution first.
-    let cancel_grace = settings.grace + MARGIN;
+    let cancel_grace = settings.grace + KILL_TIMEOUT;
     Runtime::builder(card(urls, name, settings), Program::new(settings, name, isolation))
         .limits(Limits { cancel_grace, ..Limits::default() })
 }
 
-/// The card of an agent that runs the program. What the program is for, only the operator can say; without that the card
-/// says what is known of it.
+/// The card of an agent that runs the program. Only the operator knows the purpose of the program; without an
+/// operator's description the card has the facts that the configuration contains.
 fn card(urls: &AgentUrls, name: &str, settings: &Command) -> AgentCard {
     let mut card = super::card(urls, name);
     let (input, output, takes) = match settings.format {
@@ -127,12 +129,12 @@ impl From<Error> for Stop {
 }
 
 /// Reads the output in the configured format.
-enum Reader<'a> {
-    Text(Text),
+enum OutputReader<'a> {
+    Text(TextReader),
     Json(Json<'a>),
 }
 
-impl Reader<'_> {
+impl OutputReader<'_> {
     /// Reads until the end of the output.
     async fn read(&mut self, output: &mut Output) -> Result<(), Stop> {
         match self {
@@ -156,14 +158,14 @@ impl Executor for Program {
         let text = artifact::text(&self.settings, &cx, &out);
         let (input, mut reader) = match self.settings.format {
             Format::Text => match text::input(&cx.message) {
-                Ok(input) => (input, Reader::Text(Text::new(text))),
+                Ok(input) => (input, OutputReader::Text(TextReader::new(text))),
                 Err(error) => return out.refuse(error),
             },
             Format::Json => {
                 let Command { earlier_turns: turns, earlier_bytes: bytes, .. } = self.settings;
                 let earlier = cx.earlier(EarlierLimit { turns, bytes }).await?;
                 let input = json::input(&self.name, &cx, &earlier, &self.contexts)?;
-                (input, Reader::Json(Json::new(&self.settings, &cx, &out, text)))
+                (input, OutputReader::Json(Json::new(&self.settings, &cx, &out, text)))
             }
         };
         let Some(_permit) = self.permit(&cx, &out).await? else { return Ok(()) };
@@ -173,11 +175,11 @@ impl Executor for Program {
                 tracing::warn!(agent = %self.name, task = %cx.task_id, %problem, cause = problem.cause(), "a program could not be started");
                 Error::new(ErrorKind::Internal, problem.to_string())
             })?;
-        if let Reader::Text(_) = reader {
+        if let OutputReader::Text(_) = reader {
             out.working().await?;
         }
         let _feeding = AbortOnDropHandle::new(tokio::spawn(feed(stdin, input)));
-        let words = Words::listen(stderr, Arc::clone(&self.name), cx.task_id.clone());
+        let stderr_log = StderrLog::listen(stderr, Arc::clone(&self.name), cx.task_id.clone());
         let mut output = Output::new(stdout, process.exit(), &self.settings);
         let ended = tokio::select! {
             biased;
@@ -185,7 +187,7 @@ impl Executor for Program {
             ended = follow(&mut reader, &mut output, &process) => ended,
             reason = time(self.settings.time_limit) => Err(Stop::Refused(reason)),
         };
-        self.end(ended, process, reader, output, words).await
+        self.end(ended, process, reader, output, stderr_log).await
     }
 
     /// A task is always stored: a process costs more than a commit, and its run should be visible
@@ -224,9 +226,9 @@ impl Program {
         &self,
         ended: Result<(), Stop>,
         process: Process,
-        mut reader: Reader<'_>,
+        mut reader: OutputReader<'_>,
         mut output: Output,
-        words: Words,
+        stderr_log: StderrLog,
     ) -> Result<()> {
         let grace = self.settings.grace;
         match &ended {
@@ -237,7 +239,7 @@ impl Program {
             }
         }
         let status = process.end().await;
-        let last = words.last(grace).await;
+        let last = stderr_log.last(grace).await;
         match ended {
             Ok(()) => match status.as_ref().map(process::failure) {
                 Ok(None) => Ok(()),
@@ -257,7 +259,7 @@ impl Program {
 }
 
 /// Reads the output until the program has ended.
-async fn follow(reader: &mut Reader<'_>, output: &mut Output, process: &Process) -> Result<(), Stop> {
+async fn follow(reader: &mut OutputReader<'_>, output: &mut Output, process: &Process) -> Result<(), Stop> {
     reader.read(output).await?;
     process.exit().exited().await;
     Ok(())

@@ -15,7 +15,7 @@ use super::{Stop, process::Exit};
 use crate::config::Command;
 
 /// Bytes per read: the capacity of a pipe.
-const AT_ONCE: usize = 64 * 1024;
+const READ_BYTES: usize = 64 * 1024;
 
 /// The standard output of a program.
 pub(super) struct Output {
@@ -44,7 +44,7 @@ impl Output {
     /// Appends the next bytes to the buffer; false at the end. Cancel-safe: no bytes are lost if the future
     /// is dropped.
     pub(super) async fn read(&mut self, buffer: &mut Vec<u8>) -> Result<bool, Stop> {
-        buffer.reserve(AT_ONCE);
+        buffer.reserve(READ_BYTES);
         let held = held(&self.exit, &self.until, self.grace);
         let count = tokio::select! {
             // Available output is read even after the deadline.

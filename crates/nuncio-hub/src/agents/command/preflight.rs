@@ -4,12 +4,12 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use anyhow::Result;
 
-use crate::{agents::kind::Problem, config::Command};
+use crate::{agents::kind::TargetProblem, config::Command};
 
 /// Checks the program and its working directory.
-pub(super) fn check(settings: &Command) -> Vec<Problem> {
+pub(super) fn check(settings: &Command) -> Vec<TargetProblem> {
     let folder = settings.directory.as_deref().map_or(Ok(()), is_folder);
-    let problem = |key, result: Result<()>| result.err().map(|error| Problem { key, error });
+    let problem = |key, result: Result<()>| result.err().map(|error| TargetProblem { key, error });
     problem("command", program(settings)).into_iter().chain(problem("directory", folder)).collect()
 }
 

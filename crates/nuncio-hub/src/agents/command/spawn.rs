@@ -7,7 +7,7 @@ use nuncio_server::ExecContext;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command as Builder};
 
 use super::{
-    find::{Problem, find},
+    find::{ProgramProblem, find},
     process::Process,
 };
 use crate::config::Command;
@@ -29,7 +29,7 @@ pub(super) fn spawn(
     agent: &str,
     cx: &ExecContext,
     context: &ContextId,
-) -> Result<Started, Problem> {
+) -> Result<Started, ProgramProblem> {
     let mut builder = Builder::new(find(settings)?);
     builder
         .args(&settings.line.arguments)
@@ -44,16 +44,16 @@ pub(super) fn spawn(
     if let Some(directory) = &settings.directory {
         builder.current_dir(directory);
     }
-    let mut child = builder.spawn().map_err(Problem::System)?;
+    let mut child = builder.spawn().map_err(ProgramProblem::System)?;
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let process = Process::new(child).map_err(Problem::System)?;
+    let process = Process::new(child).map_err(ProgramProblem::System)?;
     if let Some(limit) = settings.memory_limit {
         // Set after the start, so memory use before this moment is not limited. An earlier limit needs
         // unsafe code.
-        process.limit_memory(limit).map_err(Problem::Memory)?;
+        process.limit_memory(limit).map_err(ProgramProblem::Memory)?;
     }
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-        return Err(Problem::System(io::ErrorKind::BrokenPipe.into()));
+        return Err(ProgramProblem::System(io::ErrorKind::BrokenPipe.into()));
     };
     Ok(Started { process, stdin, stdout, stderr })
 }

@@ -37,13 +37,13 @@ pub(super) fn input(message: &Message) -> Result<Vec<u8>> {
 }
 
 /// Reads a program's output as text.
-pub(super) struct Text {
+pub(super) struct TextReader {
     artifact: TextStream,
     /// The beginning of a character.
     unsaid: Vec<u8>,
 }
 
-impl Text {
+impl TextReader {
     pub(super) fn new(artifact: TextStream) -> Self {
         Self { artifact, unsaid: Vec::new() }
     }

@@ -38,7 +38,7 @@ pub(crate) use self::hops::{Hop, Passage, hub_id};
 use self::ids::LocalIds;
 pub(super) use self::{
     ids::RemoteIds,
-    send::{Answer, LateAnswer},
+    send::{LateAnswer, SendOutcome},
 };
 use super::hex::random_hex;
 use crate::config::Follow;
@@ -179,16 +179,20 @@ impl<'a, D: Delegate> Delegation<'a, D> {
 
     /// Emits the result of a message. `permit` is held while the agent works within the answer: a reply or
     /// a stream.
-    pub(super) async fn follow_answer(&self, answer: Answer, permit: Option<CallerPermit>) -> Result<()> {
+    pub(super) async fn follow_answer(
+        &self,
+        answer: SendOutcome,
+        permit: Option<CallerPermit>,
+    ) -> Result<()> {
         match answer {
             // Boxed to keep this future small: agents that stream never give these answers.
-            Answer::Reply(message) => Box::pin(self.reply(message)).await,
-            Answer::Task(task) => {
+            SendOutcome::Reply(message) => Box::pin(self.reply(message)).await,
+            SendOutcome::Task(task) => {
                 drop(permit);
                 Box::pin(self.follow_task(task)).await
             }
             // Boxed, too: its memory is not needed before the agent has answered.
-            Answer::Events(_, events) => Box::pin(self.follow(Some(events), permit)).await,
+            SendOutcome::Events(_, events) => Box::pin(self.follow(Some(events), permit)).await,
         }
     }
 

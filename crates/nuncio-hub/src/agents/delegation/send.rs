@@ -25,14 +25,14 @@ use crate::{agents::hex::hex, config::Follow};
 const LATE_ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The answer to a message.
-pub(in crate::agents) enum Answer {
+pub(in crate::agents) enum SendOutcome {
     Reply(Arc<Message>),
     Task(Task),
     /// A stream of events, and the task that its first event names.
     Events(Option<TaskId>, EventStream),
 }
 
-impl Answer {
+impl SendOutcome {
     /// The agent's task, if it has named one.
     fn task(self) -> Option<TaskId> {
         match self {
@@ -63,7 +63,7 @@ impl<D: Delegate> Delegation<'_, D> {
 
     /// Sends the message. It is sent again in another version if the agent refuses the version that its
     /// card lists first; that error proves that nothing was done.
-    pub(in crate::agents) async fn send(&self, ids: &RemoteIds) -> Result<Answer> {
+    pub(in crate::agents) async fn send(&self, ids: &RemoteIds) -> Result<SendOutcome> {
         let answer = match self.send_once(ids).await {
             Err(error) if error.kind() == ErrorKind::VersionNotSupported && self.to.switch_version() => {
                 tracing::warn!(task = %self.cx.task_id, %error, "the agent refuses the version that its card lists; trying another one");
@@ -77,7 +77,7 @@ impl<D: Delegate> Delegation<'_, D> {
 
     /// Sends in the way that the settings and the card select; falls back to a call if the agent refuses to
     /// stream.
-    async fn send_once(&self, ids: &RemoteIds) -> Result<Answer> {
+    async fn send_once(&self, ids: &RemoteIds) -> Result<SendOutcome> {
         match self.pace.follow {
             Follow::Stream => self.open_stream(ids).await,
             Follow::Auto if self.to.streams() => match self.open_stream(ids).await {
@@ -92,7 +92,7 @@ impl<D: Delegate> Delegation<'_, D> {
         }
     }
 
-    async fn exchange(&self, ids: &RemoteIds, immediately: bool) -> Result<Answer> {
+    async fn exchange(&self, ids: &RemoteIds, immediately: bool) -> Result<SendOutcome> {
         let mut req = self.request(ids);
         req.configuration.get_or_insert_default().return_immediately = immediately;
         let cx =
@@ -100,8 +100,8 @@ impl<D: Delegate> Delegation<'_, D> {
         let service = self.to.service();
         let exchange = async move {
             Ok(match service.send_message(&cx, req).await? {
-                SendMessageResponse::Task(task) => Answer::Task(task),
-                SendMessageResponse::Message(message) => Answer::Reply(message),
+                SendMessageResponse::Task(task) => SendOutcome::Task(task),
+                SendMessageResponse::Message(message) => SendOutcome::Reply(message),
             })
         };
         // Not cancel-aware: an agent that answers only when it is done may take a closed connection for a
@@ -110,7 +110,7 @@ impl<D: Delegate> Delegation<'_, D> {
     }
 
     /// Opens a stream and waits for its first event, which shows that the agent accepts the message.
-    async fn open_stream(&self, ids: &RemoteIds) -> Result<Answer> {
+    async fn open_stream(&self, ids: &RemoteIds) -> Result<SendOutcome> {
         let cx = CallContext { idempotency_key: Some(self.key()), ..self.context(None) };
         let service = self.to.service();
         let call = Call::SendStreamingMessage(Box::new(self.request(ids)));
@@ -128,7 +128,7 @@ impl<D: Delegate> Delegation<'_, D> {
             let Some(first) = first else {
                 return Err(Error::new(ErrorKind::Unavailable, "the agent sent a stream without events"));
             };
-            Ok(Answer::Events(
+            Ok(SendOutcome::Events(
                 first.event().task_id().cloned(),
                 Box::pin(stream::iter([Ok(first)]).chain(events)),
             ))
@@ -138,7 +138,10 @@ impl<D: Delegate> Delegation<'_, D> {
 
     /// Waits for an answer. If our task is canceled meanwhile, the wait continues after the turn has ended,
     /// because the answer names the remote task to cancel.
-    fn cancel_aware(&self, answer: impl Future<Output = Result<Answer>> + Send + 'static) -> CancelAwareCall {
+    fn cancel_aware(
+        &self,
+        answer: impl Future<Output = Result<SendOutcome>> + Send + 'static,
+    ) -> CancelAwareCall {
         CancelAwareCall { answer: Some(Box::pin(answer)), late: self.to.late_answer(), out: self.out.clone() }
     }
 
@@ -162,15 +165,15 @@ impl<D: Delegate> Delegation<'_, D> {
 /// See [`Delegation::cancel_aware`].
 struct CancelAwareCall {
     /// `None` once the answer is complete.
-    answer: Option<BoxFuture<'static, Result<Answer>>>,
+    answer: Option<BoxFuture<'static, Result<SendOutcome>>>,
     late: Option<LateAnswer>,
     out: Emitter,
 }
 
 impl Future for CancelAwareCall {
-    type Output = Result<Answer>;
+    type Output = Result<SendOutcome>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Answer>> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<SendOutcome>> {
         let Some(answer) = &mut self.answer else { return Poll::Pending };
         let answer = ready!(answer.as_mut().poll(cx));
         self.answer = None;

@@ -13,7 +13,7 @@ use nuncio_protocol::AgentSkill;
 use super::{AgentFactory, Kind, Label, Prepared, kind::RuntimeSpec};
 use crate::{
     config::{self, AgentOrigin, Demo, Profile},
-    fleet::Agent,
+    fleet::ServedAgent,
     registry::PrepareAgent as _,
 };
 
@@ -21,7 +21,7 @@ use crate::{
 ///
 /// # Errors
 /// One of them cannot be served.
-pub(crate) async fn demo_agents(factory: &Arc<AgentFactory>) -> Result<Vec<Arc<Agent>>> {
+pub(crate) async fn demo_agents(factory: &Arc<AgentFactory>) -> Result<Vec<Arc<ServedAgent>>> {
     let mut agents = Vec::new();
     for demo in Demo::ALL {
         let name = demo.name().parse().map_err(anyhow::Error::msg)?;

@@ -8,8 +8,8 @@ use nuncio_protocol::{AgentCard, Result};
 use nuncio_server::{Emitter, ExecContext, Executor, Runtime, RuntimeBuilder};
 
 /// Limits: steps of a countdown (an hour at one step per second), and milliseconds of a step.
-const MOST: u32 = 3600;
-const SLOWEST: u64 = 60_000;
+const MAX_STEPS: u32 = 3600;
+const MAX_STEP_MS: u64 = 60_000;
 
 struct Slow;
 
@@ -41,9 +41,9 @@ impl Executor for Slow {
 /// The number of steps, and the duration of a step.
 fn countdown(text: &str) -> (u32, Duration) {
     let mut words = text.split_whitespace();
-    let from = words.next().and_then(|from| from.parse().ok()).unwrap_or(5).min(MOST);
+    let from = words.next().and_then(|from| from.parse().ok()).unwrap_or(5).min(MAX_STEPS);
     let pace = words.next().and_then(|pace| pace.strip_suffix("ms")?.parse().ok());
-    (from, Duration::from_millis(pace.unwrap_or(1000).min(SLOWEST)))
+    (from, Duration::from_millis(pace.unwrap_or(1000).min(MAX_STEP_MS)))
 }
 
 pub(in crate::agents) fn agent(mut card: AgentCard) -> RuntimeBuilder {
@@ -69,7 +69,7 @@ mod tests {
             ("3 0ms", 3, 0),
             ("3 20", 3, 1000),
             ("hello", 5, 1000),
-            ("9999999 9999999ms", MOST, SLOWEST),
+            ("9999999 9999999ms", MAX_STEPS, MAX_STEP_MS),
             ("", 5, 1000),
         ] {
             assert_eq!(countdown(text), (from, Duration::from_millis(millis)), "{text:?}");

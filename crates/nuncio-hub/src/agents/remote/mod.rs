@@ -40,35 +40,35 @@ use self::{
 };
 use super::{
     AgentFactory, Kind, KindRoute, Label, Prepared, expiry,
-    kind::{Problem, RuntimeSpec},
+    kind::{RuntimeSpec, TargetProblem},
 };
 use crate::{
     agent_urls::AgentUrls,
     config::{self, Mode, Upstream},
     dispatch::Dispatch,
-    fleet::{Agent, Backend, UpstreamStatus},
-    telemetry::Telemetry,
+    fleet::{Backend, ServedAgent, UpstreamStatus},
+    telemetry::HubTelemetry,
 };
 
 /// Time for which the start of an agent waits for its card.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Back-off between attempts to fetch a card while the agent is down.
-const PAUSES: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60));
+const CARD_BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60));
 
 /// The interval between removals of expired records.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Parts that both modes use.
 #[derive(Clone)]
-pub(crate) struct Parts {
+pub(crate) struct RemoteParts {
     pub(crate) name: Arc<str>,
     /// The id of this hub, for the hops of calls.
     pub(crate) hub: Arc<str>,
     pub(crate) urls: AgentUrls,
     pub(crate) label: Arc<ArcSwap<Label>>,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) telemetry: Telemetry,
+    pub(crate) telemetry: HubTelemetry,
     /// The link of the current settings.
     pub(crate) link: Arc<ArcSwap<Link>>,
 }
@@ -135,7 +135,7 @@ impl Kind for Upstream {
         format!("upstream {:?}", self.mode)
     }
 
-    fn check_files(&self) -> Vec<Problem> {
+    fn check_files(&self) -> Vec<TargetProblem> {
         preflight::check_files(self)
     }
 
@@ -151,7 +151,7 @@ struct RemoteStatus {
 }
 
 /// The proxy of an agent, if it is a remote agent in proxy mode.
-fn proxy_of(agent: &Agent) -> Option<&Arc<Proxy>> {
+fn proxy_of(agent: &ServedAgent) -> Option<&Arc<Proxy>> {
     let status: &dyn Any = &**agent.upstream()?;
     match &status.downcast_ref::<RemoteStatus>()?.remote.tasks {
         Tasks::Proxy(proxy) => Some(proxy),
@@ -185,7 +185,7 @@ impl UpstreamStatus for RemoteStatus {
         connected.client.candidates().first().map(|candidate| (candidate.version, candidate.binding))
     }
 
-    async fn refresh(&self, before: &Agent) -> Result<(), String> {
+    async fn refresh(&self, before: &ServedAgent) -> Result<(), String> {
         if self.remote.refresh().await {
             self.remote.show(before);
         }
@@ -202,7 +202,7 @@ impl Remote {
         let name: Arc<str> = (&*desired.name).into();
         let probe = Arc::new(Probe::default());
         let link = Link::open(&name, settings.clone(), Arc::clone(&probe), factory.callers.share().clone())?;
-        let parts = Parts {
+        let parts = RemoteParts {
             name,
             hub: Arc::clone(&factory.hub),
             urls: factory.urls.clone(),
@@ -215,7 +215,7 @@ impl Remote {
             Mode::Durable => Tasks::Durable(Arc::new(Durable::new(&parts, factory).await)),
             Mode::Proxy => Tasks::Proxy(Arc::new(Proxy::new(&parts, factory))),
         };
-        let Parts { name, urls, label, store, link, .. } = parts;
+        let RemoteParts { name, urls, label, store, link, .. } = parts;
         let remote = Self { name, urls, label, store, probe, link, tasks };
         let _ = tokio::time::timeout(START_TIMEOUT, remote.refresh()).await;
         if remote.link.load().connected().is_none() {
@@ -225,7 +225,7 @@ impl Remote {
     }
 
     /// Starts the background work of the agent, until `stop`.
-    fn start(self: Arc<Self>, agent: &Arc<Agent>, stop: &CancellationToken) {
+    fn start(self: Arc<Self>, agent: &Arc<ServedAgent>, stop: &CancellationToken) {
         if let Tasks::Durable(durable) = &self.tasks {
             let cancels = Arc::clone(durable).deliver_cancels();
             tokio::spawn(stop.clone().run_until_cancelled_owned(cancels));
@@ -286,8 +286,8 @@ impl Remote {
     }
 
     /// Fetches the card at intervals: `card_refresh` while the agent is up, with back-off while it is not.
-    async fn watch(self: Arc<Self>, agent: Weak<Agent>) {
-        let (mut pause, mut forgotten) = (PAUSES.base, None::<Instant>);
+    async fn watch(self: Arc<Self>, agent: Weak<ServedAgent>) {
+        let (mut pause, mut forgotten) = (CARD_BACKOFF.base, None::<Instant>);
         loop {
             if forgotten.is_none_or(|at| at.elapsed() >= EXPIRY_INTERVAL) {
                 expiry::forget(&*self.store, record_kinds()).await;
@@ -301,7 +301,7 @@ impl Remote {
                 () = self.probe.fell() => continue,
             }
             let changed = self.refresh().await;
-            pause = if self.probe.is_up() { PAUSES.base } else { PAUSES.after(pause) };
+            pause = if self.probe.is_up() { CARD_BACKOFF.base } else { CARD_BACKOFF.after(pause) };
             let Some(agent) = agent.upgrade() else { return };
             if changed {
                 self.show(&agent);
@@ -309,7 +309,7 @@ impl Remote {
         }
     }
 
-    fn show(&self, agent: &Agent) {
+    fn show(&self, agent: &ServedAgent) {
         let card = match (agent.runtime(), &self.tasks) {
             (Some(runtime), Tasks::Durable(durable)) => {
                 runtime.replace(self.card(), Arc::new(RemoteExecutor(Arc::clone(durable))));

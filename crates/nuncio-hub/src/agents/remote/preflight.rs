@@ -9,15 +9,15 @@ use nuncio_server::CallerShare;
 
 use super::link::{Link, credentials, egress};
 use crate::{
-    agents::kind::Problem,
+    agents::kind::TargetProblem,
     config::{CardSource, Upstream},
 };
 
 /// Checks the files that the settings name.
-pub(super) fn check_files(settings: &Upstream) -> Vec<Problem> {
+pub(super) fn check_files(settings: &Upstream) -> Vec<TargetProblem> {
     let mut problems = Vec::new();
     let mut note =
-        |key, result: Result<()>| problems.extend(result.err().map(|error| Problem { key, error }));
+        |key, result: Result<()>| problems.extend(result.err().map(|error| TargetProblem { key, error }));
     if let Some(CardSource::File(file)) = &settings.card {
         note("card", card(file));
     }

@@ -36,7 +36,7 @@ struct Hub {
     /// Among all hubs.
     id: Arc<str>,
     factory: Arc<AgentFactory>,
-    agent: Arc<Agent>,
+    agent: Arc<ServedAgent>,
     harness: Harness,
 }
 
@@ -53,7 +53,11 @@ async fn factory(store: Arc<dyn Store>) -> Arc<AgentFactory> {
 }
 
 /// The agent of these settings, in either mode.
-async fn agent(factory: &Arc<AgentFactory>, settings: Upstream, before: Option<Arc<Agent>>) -> Arc<Agent> {
+async fn agent(
+    factory: &Arc<AgentFactory>,
+    settings: Upstream,
+    before: Option<Arc<ServedAgent>>,
+) -> Arc<ServedAgent> {
     let kind = AgentKind::Upstream(Box::new(settings));
     let wanted = config::Agent::new("peer".parse().unwrap(), kind, AgentOrigin::Flag);
     let activate = Arc::clone(factory).prepare(wanted, before).await.unwrap();
@@ -65,7 +69,7 @@ async fn hub_with(settings: Upstream, store: Arc<dyn Store>) -> Hub {
 }
 
 impl Hub {
-    async fn made(factory: Arc<AgentFactory>, settings: Upstream, before: Option<Arc<Agent>>) -> Self {
+    async fn made(factory: Arc<AgentFactory>, settings: Upstream, before: Option<Arc<ServedAgent>>) -> Self {
         let agent = agent(&factory, settings, before).await;
         let runtime = agent.runtime().unwrap().clone();
         let store = Arc::new(MemoryStore::default().into());

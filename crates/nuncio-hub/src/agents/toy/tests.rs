@@ -7,7 +7,7 @@ use http::StatusCode;
 use http_body_util::BodyExt as _;
 use nuncio_server::{
     bind::BindOptions,
-    push::MasterKey,
+    push::RootKey,
     store::{MemoryStore, Store},
 };
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ impl Hub {
         let requests = Requests::new(Arc::clone(&factory.telemetry.metrics));
         let identity = Arc::clone(&factory.identity);
         let pipeline = Pipeline::new(Stations { requests, origins: Arc::default(), identity, routes });
-        let vault = Vault::new(&MasterKey::random(), "agents").unwrap();
+        let vault = Vault::new(&RootKey::random(), "agents").unwrap();
         let records = AgentRecords { store: Arc::clone(&store), vault: Some(vault) };
         let registry = Registry::new(Arc::clone(&fleet), Arc::new(factory), records);
         Self { fleet, registry, pipeline }

@@ -9,10 +9,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use url::Url;
 
-use super::kinds::Table;
+use super::kinds::TableKeys;
 use crate::config::{
     Secret,
-    form::{FilePath, FileSecret, Form, Headers, HttpUrl, List, Opt},
+    form::{FilePath, FileSecret, Form, Headers, HttpUrl, Opt, ValueList},
 };
 
 /// The hub's credentials for a remote agent.
@@ -94,7 +94,7 @@ pub(crate) struct AuthTable {
     #[schemars(example = "client.key")]
     client_key: Option<PathBuf>,
     /// Trusted certificate authorities besides those of the system: PEM files.
-    #[serde(with = "List::<FilePath>")]
+    #[serde(with = "ValueList::<FilePath>")]
     #[schemars(example = ["internal-ca.pem"])]
     ca: Vec<PathBuf>,
 }
@@ -128,7 +128,7 @@ pub(crate) struct OAuth2Table {
 }
 
 /// Notes keys of the table that contradict each other.
-pub(super) fn check(table: &mut Table<'_>) {
+pub(super) fn check(table: &mut TableKeys<'_>) {
     const AUTH: &str = "auth";
     for (key, file) in [("bearer", "bearer_file"), ("password", "password_file")] {
         table.not_both(&[AUTH], key, file);

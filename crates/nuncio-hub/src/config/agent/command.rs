@@ -11,7 +11,7 @@ use nuncio_server::{DEFAULT_PACE, EarlierLimit};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
-use super::{Agent, AgentKind, command_line, kinds::Keys};
+use super::{Agent, AgentKind, command_line, kinds::KindKeys};
 use crate::config::form::{FilePath, Form, Millis, Opt, SecondsOrNever, SecretText, placed};
 
 /// A program: its command line, its format, and its limits.
@@ -136,7 +136,7 @@ pub enum Format {
     Json,
 }
 
-impl Keys for Command {
+impl KindKeys for Command {
     const KEY: &'static str = "command";
     const EXAMPLE: &'static str = "coder";
 

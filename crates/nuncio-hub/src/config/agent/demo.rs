@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Agent, AgentKind, kinds::Keys};
+use super::{Agent, AgentKind, kinds::KindKeys};
 
 /// One of the demo agents.
 #[derive(Default, Deserialize, JsonSchema)]
@@ -14,7 +14,7 @@ pub(super) struct DemoKeys {
     demo: Demo,
 }
 
-impl Keys for DemoKeys {
+impl KindKeys for DemoKeys {
     const KEY: &'static str = "demo";
     const EXAMPLE: &'static str = "hello";
 

@@ -2,7 +2,7 @@
 //!
 //! `nuncio.toml` is flat: the table of an agent has the keys of all agents and those of its kind, and the key
 //! of a kind (`url`, `command`, `demo`) selects it. A new kind is a file with its settings, which implements
-//! [`Keys`], and a line in [`KINDS`].
+//! [`KindKeys`], and a line in [`KINDS`].
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
@@ -15,13 +15,14 @@ use crate::config::{
 };
 
 /// Every kind. The schema and the file that `nuncio init` writes have their keys in this order.
-pub(crate) const KINDS: &[Kind] = &[Kind::of::<Upstream>(), Kind::of::<Command>(), Kind::of::<DemoKeys>()];
+pub(crate) const KINDS: &[KindEntry] =
+    &[KindEntry::of::<Upstream>(), KindEntry::of::<Command>(), KindEntry::of::<DemoKeys>()];
 
 /// An agent in the file that `nuncio init` writes: its name, and its keys.
 pub(crate) type Example = (&'static str, &'static [&'static str]);
 
 /// The keys of one kind.
-pub(crate) trait Keys: DeserializeOwned + JsonSchema {
+pub(crate) trait KindKeys: DeserializeOwned + JsonSchema {
     /// The key that selects the kind.
     const KEY: &'static str;
     /// The name of the example that shows every key but those of the alternatives.
@@ -30,29 +31,29 @@ pub(crate) trait Keys: DeserializeOwned + JsonSchema {
     const ALTERNATIVES: &'static [Example] = &[];
 
     /// Notes keys that contradict each other.
-    fn check(_: &mut Table<'_>) {}
+    fn check(_: &mut TableKeys<'_>) {}
 
     /// Makes the kind of an agent.
     ///
     /// # Errors
-    /// Describes the mistake in the value of [`Keys::KEY`].
+    /// Describes the mistake in the value of [`KindKeys::KEY`].
     fn into_kind(self, agent: &Agent) -> Result<AgentKind, String>;
 }
 
 /// A kind as a value, for iteration.
-pub(crate) struct Kind {
+pub(crate) struct KindEntry {
     pub(crate) key: &'static str,
     pub(crate) example: &'static str,
     pub(crate) alternatives: &'static [Example],
     /// Its keys, in the order of declaration.
     pub(crate) keys: fn() -> &'static [&'static str],
     schema: fn(&mut SchemaGenerator) -> Schema,
-    check: fn(&mut Table<'_>),
+    check: fn(&mut TableKeys<'_>),
     read: fn(&Node, &[&str], &Agent, &mut Files, &mut Findings) -> Option<AgentKind>,
 }
 
-impl Kind {
-    const fn of<K: Keys>() -> Self {
+impl KindEntry {
+    const fn of<K: KindKeys>() -> Self {
         Self {
             key: K::KEY,
             example: K::EXAMPLE,
@@ -69,7 +70,7 @@ impl Kind {
     }
 }
 
-fn read_kind<K: Keys>(
+fn read_kind<K: KindKeys>(
     table: &Node,
     path: &[&str],
     agent: &Agent,
@@ -102,13 +103,13 @@ pub(super) fn read_of_kind(
                 findings.refuse(&[path, &[key]].concat(), table.spot_of(&[key]), text);
             }
         }
-        (kind.check)(&mut Table { node: table, path, findings });
+        (kind.check)(&mut TableKeys { node: table, path, findings });
     }
     (kind.read)(&table.with_keys(|key| kind.has(key)), path, agent, files, findings)
 }
 
 /// The kind selected by its key; exactly one must be present.
-fn kind_of(table: &Node, path: &[&str], findings: &mut Findings) -> Option<&'static Kind> {
+fn kind_of(table: &Node, path: &[&str], findings: &mut Findings) -> Option<&'static KindEntry> {
     let keys: Vec<_> = KINDS.iter().map(|kind| kind.key).collect();
     let listed = match keys.split_last() {
         Some((last, keys)) => format!("{} and {last}", keys.join(", ")),
@@ -125,13 +126,13 @@ fn kind_of(table: &Node, path: &[&str], findings: &mut Findings) -> Option<&'sta
 }
 
 /// The table of an agent, for checks of contradicting keys.
-pub(crate) struct Table<'a> {
+pub(crate) struct TableKeys<'a> {
     node: &'a Node,
     path: &'a [&'a str],
     findings: &'a mut Findings,
 }
 
-impl Table<'_> {
+impl TableKeys<'_> {
     /// True if the key is set.
     pub(super) fn has(&self, key: &[&str]) -> bool {
         self.node.find(key).is_some()
@@ -188,7 +189,7 @@ impl JsonSchema for AgentTable {
 }
 
 /// The property of a key that one kind has.
-fn of_kind(kind: &Kind, key: &str, property: &Json) -> Json {
+fn of_kind(kind: &KindEntry, key: &str, property: &Json) -> Json {
     let mut property = property.clone();
     if key == kind.key {
         // It has no default: without the key it would not be an agent of this kind.
@@ -200,7 +201,7 @@ fn of_kind(kind: &Kind, key: &str, property: &Json) -> Json {
 }
 
 /// The property of a key that several kinds have: the first kind describes it. Each has its own default.
-fn of_both(kind: &Kind, mut known: Json) -> Json {
+fn of_both(kind: &KindEntry, mut known: Json) -> Json {
     let text = known["description"].as_str().unwrap_or_default().trim_end_matches('.').to_owned();
     known["description"] = json!(format!("{text} or {}.", kind.key));
     known.as_object_mut().map(|known| known.remove("default"));

@@ -24,12 +24,12 @@ pub use self::{
 };
 pub(crate) use self::{
     auth::{AuthTable, OAuth2Table},
-    kinds::{AgentTable, KINDS, Kind, order},
+    kinds::{AgentTable, KINDS, KindEntry, order},
 };
 use super::{
     AgentCalls, AgentLimits, AgentPush, Cards, fields,
     file::{Files, Findings, Node, read},
-    form::{Form, HttpUrl, List, Opt, schema_of, word},
+    form::{Form, HttpUrl, Opt, ValueList, schema_of, word},
 };
 
 /// An agent: exactly one of url, command and demo selects its kind.
@@ -171,18 +171,18 @@ word!(VersionWord => Version);
 /// Versions, newest first and each once, in whatever order they are written.
 pub(super) struct Versions;
 
-schema_of!([] Versions, List<VersionWord>);
+schema_of!([] Versions, ValueList<VersionWord>);
 
 impl Form for Versions {
     type Value = Vec<Version>;
 
     fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Version>, D::Error> {
-        let written = List::<VersionWord>::deserialize(deserializer)?;
+        let written = ValueList::<VersionWord>::deserialize(deserializer)?;
         Ok(Version::ALL.iter().copied().filter(|version| written.contains(version)).collect())
     }
 
     fn serialize<S: Serializer>(value: &Vec<Version>, serializer: S) -> Result<S::Ok, S::Error> {
-        List::<VersionWord>::serialize(value, serializer)
+        ValueList::<VersionWord>::serialize(value, serializer)
     }
 }
 

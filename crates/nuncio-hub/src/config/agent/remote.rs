@@ -11,12 +11,12 @@ use url::{Host, Url};
 use super::{
     Agent, AgentKind, VersionWord,
     auth::{self, Auth},
-    kinds::{Example, Keys, Table},
+    kinds::{Example, KindKeys, TableKeys},
 };
 use crate::config::{
     AgentCalls,
     form::{
-        FilePath, Form, Fraction, HostText, Hours, HttpUrl, List, Opt, Seconds, form, header, http_url,
+        FilePath, Form, Fraction, HostText, Hours, HttpUrl, Opt, Seconds, ValueList, form, header, http_url,
         placed, word,
     },
 };
@@ -48,11 +48,11 @@ pub struct Upstream {
     #[schemars(range(min = 1))]
     pub card_refresh: Duration,
     /// Hosts that its interfaces may have besides that of its card: names or addresses without a port.
-    #[serde(with = "List::<HostText>")]
+    #[serde(with = "ValueList::<HostText>")]
     #[schemars(example = ["calls.billing.internal"])]
     pub allow_hosts: Vec<Host>,
     /// Headers of the caller that are forwarded.
-    #[serde(with = "List::<ForwardedHeader>")]
+    #[serde(with = "ValueList::<ForwardedHeader>")]
     #[schemars(example = ["x-request-id"])]
     pub forward_headers: Vec<HeaderName>,
     /// Timeout of calls in seconds, except for messages.
@@ -126,7 +126,7 @@ impl Upstream {
     }
 }
 
-impl Keys for Upstream {
+impl KindKeys for Upstream {
     const KEY: &'static str = "url";
     const EXAMPLE: &'static str = "billing";
     const ALTERNATIVES: &'static [Example] = &[
@@ -150,7 +150,7 @@ impl Keys for Upstream {
         ),
     ];
 
-    fn check(table: &mut Table<'_>) {
+    fn check(table: &mut TableKeys<'_>) {
         if table.is_true(&["trust", "require"]) && table.is_empty(&["trust", "keys"]) {
             table.wrong(&["trust", "require"], "needs trusted keys; add keys = [\"FILE\"]");
         }
@@ -208,7 +208,7 @@ impl<'de> Deserialize<'de> for CardSource {
 #[serde(default, deny_unknown_fields)]
 pub struct Trust {
     /// Trusted keys: JWKS, JWK or PEM files. A signature by another key is refused.
-    #[serde(with = "List::<FilePath>")]
+    #[serde(with = "ValueList::<FilePath>")]
     #[schemars(example = ["billing.jwks.json"])]
     pub keys: Vec<PathBuf>,
     /// Also refuse a card without a signature.

@@ -12,7 +12,7 @@ use super::{
     expand::expand,
     parse::parse,
     problem::{Findings, Problem, Severity},
-    tree::{Node, Text, Value},
+    tree::{Node, SourceText, Value},
 };
 
 /// Maximum size of a file: far more than anybody writes by hand.
@@ -117,7 +117,7 @@ pub(crate) fn parse_text(
     variable: &dyn Fn(&str) -> Option<String>,
     findings: &mut Findings,
 ) -> Option<Node> {
-    let text = Arc::new(Text { path: path.to_owned(), text: text.to_owned() });
+    let text = Arc::new(SourceText { path: path.to_owned(), text: text.to_owned() });
     let known = findings.problems.len();
     let mut tree = parse(&text, &mut findings.problems);
     if findings.problems.len() > known {

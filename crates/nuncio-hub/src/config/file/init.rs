@@ -9,7 +9,7 @@ use super::{
     show::{bare, toml_text},
 };
 use crate::config::{
-    agent::{KINDS, Kind},
+    agent::{KINDS, KindEntry},
     fields,
 };
 
@@ -55,10 +55,10 @@ pub fn init() -> String {
 
 /// The keys that an agent of this kind can have at the same time, except those that an earlier kind has
 /// shown.
-fn every_key(kind: &Kind, shown: &[String]) -> Vec<String> {
+fn every_key(kind: &KindEntry, shown: &[String]) -> Vec<String> {
     let properties = &agent_table()["properties"];
     let is_of_other = |key: &str| {
-        let has = |kind: &Kind| (kind.keys)().contains(&key);
+        let has = |kind: &KindEntry| (kind.keys)().contains(&key);
         KINDS.iter().any(has) && !has(kind)
     };
     let mut keys = Vec::new();

@@ -19,7 +19,7 @@ use toml_parser::{
 use super::{
     parse::parse,
     problem::Problems,
-    tree::{Node, Text},
+    tree::{Node, SourceText},
 };
 
 /// The indent of a line within brackets, per bracket.
@@ -30,14 +30,14 @@ const INDENT: &str = "    ";
 /// # Errors
 /// Mistakes of syntax, with their places in the file at `path`.
 pub fn format(path: &Path, text: &str) -> Result<String, Problems> {
-    let file = Arc::new(Text { path: path.to_owned(), text: text.to_owned() });
+    let file = Arc::new(SourceText { path: path.to_owned(), text: text.to_owned() });
     let mut problems = Vec::new();
     let _: Node = parse(&file, &mut problems);
     if problems.is_empty() { Ok(layout(text)) } else { Err(Problems(problems)) }
 }
 
 fn layout(text: &str) -> String {
-    let mut writer = Writer::default();
+    let mut writer = LayoutWriter::default();
     for token in Source::new(text).lex() {
         match token.kind() {
             TokenKind::Eof => break,
@@ -53,7 +53,7 @@ fn layout(text: &str) -> String {
 }
 
 #[derive(Default)]
-struct Writer {
+struct LayoutWriter {
     out: String,
     /// The last token of this line; `None` at its beginning.
     last: Option<TokenKind>,
@@ -69,7 +69,7 @@ struct Writer {
     comments: Option<usize>,
 }
 
-impl Writer {
+impl LayoutWriter {
     fn end_line(&mut self) {
         if self.last.take().is_none() {
             self.blank_lines += 1;

@@ -1,8 +1,10 @@
-//! Reads texts into settings, through a tree in which every value knows its position.
+//! Parser of configuration files: text becomes a tree in which every value has its position, and the tree
+//! becomes settings.
 //!
-//! Reading order: `tree` has the values, `problem` the mistakes in them; `parse` reads TOML, `expand` puts variables
-//! in, `include` brings files together; `schema` is made of the settings, `check` holds a tree to it, and `read` makes
-//! settings of the tree; `show`, `init` and `layout` write, `mask` hides secrets in addresses.
+//! Reading order: `tree` has the values, `problem` the errors in them; `parse` reads TOML, `expand` substitutes
+//! variables, `include` merges files; `schema` is derived from the types of the settings, `check` validates a tree
+//! against it, and `read` converts the tree to settings; `show`, `init` and `layout` write, `mask` hides secrets in
+//! URLs.
 
 mod check;
 mod expand;

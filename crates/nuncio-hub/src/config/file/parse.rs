@@ -9,11 +9,11 @@ use toml::{
 
 use super::{
     problem::Problem,
-    tree::{Node, Spot, Text, Value},
+    tree::{Node, SourceText, Spot, Value},
 };
 
 /// The tree of a file, without the parts that could not be parsed.
-pub(crate) fn parse(text: &Arc<Text>, problems: &mut Vec<Problem>) -> Node {
+pub(crate) fn parse(text: &Arc<SourceText>, problems: &mut Vec<Problem>) -> Node {
     let (table, errors) = DeTable::parse_recoverable(&text.text);
     let known = problems.len();
     for error in errors {
@@ -27,7 +27,7 @@ pub(crate) fn parse(text: &Arc<Text>, problems: &mut Vec<Problem>) -> Node {
             problems.push(problem);
         }
     }
-    let reader = Reader { text, problems };
+    let reader = TomlReader { text, problems };
     reader.run(table)
 }
 
@@ -37,12 +37,12 @@ fn advice(message: &str) -> String {
     format!("invalid TOML: {message}")
 }
 
-struct Reader<'a> {
-    text: &'a Arc<Text>,
+struct TomlReader<'a> {
+    text: &'a Arc<SourceText>,
     problems: &'a mut Vec<Problem>,
 }
 
-impl Reader<'_> {
+impl TomlReader<'_> {
     fn run(mut self, table: Spanned<DeTable<'_>>) -> Node {
         let span = table.span();
         let value = self.table(table.into_inner());

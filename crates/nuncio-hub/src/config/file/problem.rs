@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, fmt, ops::Range, path::PathBuf};
 
-use super::tree::{Node, Spot, Text};
+use super::tree::{Node, SourceText, Spot};
 
 /// Similarity from which a word is suggested in place of another (Jaro-Winkler).
 const ALIKE: f64 = 0.8;
@@ -52,7 +52,7 @@ impl Problem {
     }
 
     /// A problem at bytes of a file that have no key.
-    pub(crate) fn in_text(text: &Text, span: &Range<usize>, what: impl Into<String>) -> Self {
+    pub(crate) fn in_text(text: &SourceText, span: &Range<usize>, what: impl Into<String>) -> Self {
         Self { place: Some(Place::new(text, span)), ..Self::general(Severity::Error, what) }
     }
 
@@ -75,7 +75,7 @@ impl Problem {
 }
 
 impl Place {
-    fn new(text: &Text, span: &Range<usize>) -> Self {
+    fn new(text: &SourceText, span: &Range<usize>) -> Self {
         let (line, column) = text.position(span.start);
         Self { file: text.path.clone(), line, column }
     }

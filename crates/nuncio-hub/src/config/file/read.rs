@@ -34,7 +34,7 @@ pub(crate) fn read<T: DeserializeOwned>(
     findings: &mut Findings,
 ) -> Option<T> {
     for _ in 0..MAX_MISTAKES {
-        let reading = Reading {
+        let reading = TableReading {
             path: RefCell::new(path.iter().map(|&key| key.to_owned()).collect()),
             files: RefCell::new(&mut *files),
             warnings: RefCell::default(),
@@ -42,7 +42,7 @@ pub(crate) fn read<T: DeserializeOwned>(
         };
         let result = T::deserialize(At { node: table, reading: &reading });
         let (wrong_path, warnings) = (reading.path.into_inner(), reading.warnings.into_inner());
-        let Refused(text) = match result {
+        let RefusedValue(text) = match result {
             Ok(value) => {
                 findings.problems.extend(warnings);
                 return Some(value);
@@ -63,7 +63,7 @@ pub(crate) fn read<T: DeserializeOwned>(
 }
 
 /// One reading of a table, up to its first mistake.
-struct Reading<'a> {
+struct TableReading<'a> {
     /// The path of the value being read; after a mistake, of the wrong one.
     path: RefCell<Vec<String>>,
     files: RefCell<&'a mut Files>,
@@ -71,9 +71,9 @@ struct Reading<'a> {
     findings: &'a Findings,
 }
 
-impl Reading<'_> {
+impl TableReading<'_> {
     /// Reads the value below a key. After a mistake the path stays.
-    fn below<T>(&self, read: impl FnOnce() -> Result<T, Refused>) -> Result<T, Refused> {
+    fn below<T>(&self, read: impl FnOnce() -> Result<T, RefusedValue>) -> Result<T, RefusedValue> {
         let value = read()?;
         self.path.borrow_mut().pop();
         Ok(value)
@@ -91,10 +91,10 @@ impl Reading<'_> {
     }
 
     /// The secret in a file.
-    fn secret(&self, node: &Node) -> Result<String, Refused> {
-        let Value::Text(name) = &node.value else { return Err(Refused::unexpected()) };
+    fn secret(&self, node: &Node) -> Result<String, RefusedValue> {
+        let Value::Text(name) = &node.value else { return Err(RefusedValue::unexpected()) };
         let file = folder(node).join(name);
-        let text = self.files.borrow_mut().text(&file).map_err(Refused)?;
+        let text = self.files.borrow_mut().text(&file).map_err(RefusedValue)?;
         if is_open(&file) {
             let text = "others can read this secret; make the file 0600";
             let warning = Problem::at(Severity::Warning, &self.path.borrow(), &node.spot, text);
@@ -103,7 +103,7 @@ impl Reading<'_> {
         let secret = text.strip_suffix('\n').unwrap_or(&text);
         let secret = secret.strip_suffix('\r').unwrap_or(secret);
         if secret.is_empty() {
-            return Err(Refused("the file is empty; expected a secret".to_owned()));
+            return Err(RefusedValue("the file is empty; expected a secret".to_owned()));
         }
         Ok(secret.to_owned())
     }
@@ -120,24 +120,24 @@ fn is_open(file: &Path) -> bool {
 
 /// A refused value. The text contains nothing of the value.
 #[derive(Debug)]
-struct Refused(String);
+struct RefusedValue(String);
 
-impl Refused {
+impl RefusedValue {
     fn unexpected() -> Self {
         Self("is not as expected".to_owned())
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for RefusedValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for RefusedValue {}
 
 /// Forms describe the expected format. Messages of serde itself could quote the value, which may be a secret.
-impl Error for Refused {
+impl Error for RefusedValue {
     fn custom<T: fmt::Display>(text: T) -> Self {
         Self(text.to_string())
     }
@@ -163,13 +163,13 @@ impl Error for Refused {
 #[derive(Clone, Copy)]
 struct At<'r, 'a> {
     node: &'r Node,
-    reading: &'r Reading<'a>,
+    reading: &'r TableReading<'a>,
 }
 
 impl<'de> Deserializer<'de> for At<'_, '_> {
-    type Error = Refused;
+    type Error = RefusedValue;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, RefusedValue> {
         match &self.node.value {
             Value::Table(table) => {
                 visitor.visit_map(Entries { entries: table.iter(), value: None, reading: self.reading })
@@ -181,11 +181,11 @@ impl<'de> Deserializer<'de> for At<'_, '_> {
             Value::Integer(integer) => visitor.visit_i64(*integer),
             Value::Float(float) => visitor.visit_f64(*float),
             Value::Bool(yes) => visitor.visit_bool(*yes),
-            Value::Date => Err(Refused::unexpected()),
+            Value::Date => Err(RefusedValue::unexpected()),
         }
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, RefusedValue> {
         visitor.visit_some(self)
     }
 
@@ -194,13 +194,13 @@ impl<'de> Deserializer<'de> for At<'_, '_> {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Refused> {
+    ) -> Result<V::Value, RefusedValue> {
         match &self.node.value {
             Value::Text(word) => {
-                let word: StrDeserializer<'_, Refused> = word.as_str().into_deserializer();
+                let word: StrDeserializer<'_, RefusedValue> = word.as_str().into_deserializer();
                 visitor.visit_enum(word)
             }
-            _ => Err(Refused::unexpected()),
+            _ => Err(RefusedValue::unexpected()),
         }
     }
 
@@ -208,7 +208,7 @@ impl<'de> Deserializer<'de> for At<'_, '_> {
         self,
         name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Refused> {
+    ) -> Result<V::Value, RefusedValue> {
         if name == SECRET_FILE {
             return visitor.visit_str(&self.reading.secret(self.node)?);
         }
@@ -220,7 +220,7 @@ impl<'de> Deserializer<'de> for At<'_, '_> {
         name: &'static str,
         _: usize,
         visitor: V,
-    ) -> Result<V::Value, Refused> {
+    ) -> Result<V::Value, RefusedValue> {
         if name == PLACED {
             return visitor.visit_seq(Placed { folder: Some(folder(self.node)), value: Some(self) });
         }
@@ -237,25 +237,25 @@ impl<'de> Deserializer<'de> for At<'_, '_> {
 struct Entries<'r, 'a> {
     entries: btree_map::Iter<'r, String, Node>,
     value: Option<&'r Node>,
-    reading: &'r Reading<'a>,
+    reading: &'r TableReading<'a>,
 }
 
 impl<'de> MapAccess<'de> for Entries<'_, '_> {
-    type Error = Refused;
+    type Error = RefusedValue;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Refused> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, RefusedValue> {
         for (key, node) in self.entries.by_ref() {
             if self.reading.enter(key) {
                 self.value = Some(node);
-                let key: StrDeserializer<'_, Refused> = key.as_str().into_deserializer();
+                let key: StrDeserializer<'_, RefusedValue> = key.as_str().into_deserializer();
                 return seed.deserialize(key).map(Some);
             }
         }
         Ok(None)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Refused> {
-        let node = self.value.take().ok_or_else(Refused::unexpected)?;
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, RefusedValue> {
+        let node = self.value.take().ok_or_else(RefusedValue::unexpected)?;
         self.reading.below(|| seed.deserialize(At { node, reading: self.reading }))
     }
 }
@@ -263,13 +263,16 @@ impl<'de> MapAccess<'de> for Entries<'_, '_> {
 /// The items of a list.
 struct Items<'r, 'a> {
     items: std::iter::Enumerate<std::slice::Iter<'r, Node>>,
-    reading: &'r Reading<'a>,
+    reading: &'r TableReading<'a>,
 }
 
 impl<'de> SeqAccess<'de> for Items<'_, '_> {
-    type Error = Refused;
+    type Error = RefusedValue;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Refused> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, RefusedValue> {
         for (at, node) in self.items.by_ref() {
             if self.reading.enter(&at.to_string()) {
                 return self.reading.below(|| seed.deserialize(At { node, reading: self.reading })).map(Some);
@@ -286,11 +289,14 @@ struct Placed<'r, 'a> {
 }
 
 impl<'de> SeqAccess<'de> for Placed<'_, '_> {
-    type Error = Refused;
+    type Error = RefusedValue;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Refused> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, RefusedValue> {
         if let Some(folder) = self.folder.take() {
-            let folder: StringDeserializer<Refused> =
+            let folder: StringDeserializer<RefusedValue> =
                 folder.to_string_lossy().into_owned().into_deserializer();
             return seed.deserialize(folder).map(Some);
         }

@@ -15,7 +15,7 @@ use crate::config::{Data, Loaded, fields, secret::HIDDEN};
 #[must_use]
 pub fn show(loaded: &Loaded, origins: bool) -> String {
     let mut out = String::new();
-    Writer { out: &mut out, origins }.table(&mut Vec::new(), &loaded.tree, schema(), false);
+    SettingsWriter { out: &mut out, origins }.table(&mut Vec::new(), &loaded.tree, schema(), false);
     out
 }
 
@@ -66,12 +66,12 @@ fn branch(node: &Node, schema: &'static Json) -> &'static Json {
     kinds.iter().map(resolve).find(|kind| kind["type"] == wanted).unwrap_or(schema)
 }
 
-struct Writer<'a> {
+struct SettingsWriter<'a> {
     out: &'a mut String,
     origins: bool,
 }
 
-impl Writer<'_> {
+impl SettingsWriter<'_> {
     fn table(&mut self, path: &mut Vec<String>, node: &Node, schema: &'static Json, is_item: bool) {
         let Value::Table(table) = &node.value else { return };
         let order = fields::order(type_name(schema));

@@ -12,12 +12,12 @@ use serde_json::Value as Json;
 
 /// A file that was read.
 #[derive(PartialEq, Eq, Debug)]
-pub(crate) struct Text {
+pub(crate) struct SourceText {
     pub(crate) path: PathBuf,
     pub(crate) text: String,
 }
 
-impl Text {
+impl SourceText {
     /// The line and the column of a byte, counted from 1, in characters.
     pub(crate) fn position(&self, at: usize) -> (usize, usize) {
         let before = self.before(at);
@@ -43,7 +43,7 @@ pub(crate) enum Spot {
     /// The environment.
     Env(String),
     /// A file.
-    File { text: Arc<Text>, span: Range<usize> },
+    File { text: Arc<SourceText>, span: Range<usize> },
     /// A default.
     Default,
 }

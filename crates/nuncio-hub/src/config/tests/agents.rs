@@ -125,8 +125,9 @@ fn an_upstream_agent_word_by_word() {
 
 #[test]
 fn an_upstream_agent_with_nothing_said_is_as_usual() {
-    let usual = Upstream::new("https://a/".parse().unwrap());
-    let expected = Agent::new("a".parse().unwrap(), AgentKind::Upstream(Box::new(usual)), AgentOrigin::File);
+    let defaults = Upstream::new("https://a/".parse().unwrap());
+    let expected =
+        Agent::new("a".parse().unwrap(), AgentKind::Upstream(Box::new(defaults)), AgentOrigin::File);
     assert_eq!(agent("[agents.a]\nurl = \"https://a\""), expected);
 }
 

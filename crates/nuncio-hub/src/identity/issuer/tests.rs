@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::identity::jwt::{self, Refusal};
+use crate::identity::jwt::{self, TokenRefusal};
 
 /// A private key with its name.
 pub(in crate::identity) struct Pair {
@@ -110,10 +110,10 @@ impl Server {
         }
     }
 
-    fn issuer(&self, change: impl FnOnce(&mut config::Issuer)) -> Arc<Issuer> {
+    fn issuer(&self, change: impl FnOnce(&mut config::Issuer)) -> Arc<TrustedIssuer> {
         let mut settings = self.settings();
         change(&mut settings);
-        Arc::new(Issuer::new(settings, &Egress::operator().unwrap()).unwrap())
+        Arc::new(TrustedIssuer::new(settings, &Egress::operator().unwrap()).unwrap())
     }
 
     /// Claims that hold, changed.
@@ -129,16 +129,16 @@ pub(in crate::identity) fn seconds() -> u64 {
 }
 
 /// As if enough time had passed since the last request.
-fn much_later(issuer: &Issuer) {
+fn much_later(issuer: &TrustedIssuer) {
     issuer.state().asked = None;
 }
 
 /// The principal, or why there is none.
-async fn whom(token: &str, issuer: &Arc<Issuer>) -> String {
+async fn whom(token: &str, issuer: &Arc<TrustedIssuer>) -> String {
     match jwt::verify(token, std::slice::from_ref(issuer)).await {
         Ok(bearer) => bearer.caller.principal().unwrap().to_string(),
-        Err(Refusal::Invalid(why)) => why.to_owned(),
-        Err(Refusal::Unreachable) => "unreachable".to_owned(),
+        Err(TokenRefusal::Invalid(why)) => why.to_owned(),
+        Err(TokenRefusal::Unreachable) => "unreachable".to_owned(),
     }
 }
 

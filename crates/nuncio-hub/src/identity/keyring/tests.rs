@@ -3,7 +3,7 @@
 use nuncio_server::store::MemoryStore;
 
 use super::*;
-use crate::identity::KeyLimits;
+use crate::identity::ApiKeyLimits;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -15,7 +15,7 @@ async fn keyring(store: &Arc<dyn Store>) -> Keyring {
     Keyring::open(Arc::clone(store)).await.unwrap()
 }
 
-fn judge(keyring: &Keyring, text: &KeyText, at: Timestamp) -> Result<String, Refusal> {
+fn judge(keyring: &Keyring, text: &KeyText, at: Timestamp) -> Result<String, KeyRefusal> {
     let entry = keyring.find(&text::read(text.reveal()).unwrap(), at)?;
     Ok(entry.caller.principal().unwrap().to_string())
 }
@@ -24,8 +24,10 @@ fn judge(keyring: &Keyring, text: &KeyText, at: Timestamp) -> Result<String, Ref
 async fn a_key_is_worth_what_it_says_for_as_long_as_it_says() {
     let keyring = keyring(&store()).await;
     let expires = Some(later(now(), DAY));
-    let (key, text) =
-        keyring.create(NewKey { expires, principal: Some("p".into()), ..NewKey::named("a") }).await.unwrap();
+    let (key, text) = keyring
+        .create(NewApiKey { expires, principal: Some("p".into()), ..NewApiKey::named("a") })
+        .await
+        .unwrap();
     assert_eq!(judge(&keyring, &text, now()), Ok("p".to_owned()));
     assert_eq!(judge(&keyring, &text, later(now(), DAY)), Err("the key has expired"));
     let other = KeyText::new(&key.id).unwrap();
@@ -60,10 +62,10 @@ async fn a_key_is_worth_what_it_says_for_as_long_as_it_says() {
 #[tokio::test]
 async fn names_are_unique_and_either_name_or_id_will_do() {
     let keyring = keyring(&store()).await;
-    let (key, _) = keyring.create(NewKey::named("b")).await.unwrap();
-    assert!(matches!(keyring.create(NewKey::named("b")).await, Err(KeyringError::Taken)));
-    assert!(matches!(keyring.create(NewKey::named("")).await, Err(KeyringError::Invalid(_))));
-    keyring.create(NewKey::named("a")).await.unwrap();
+    let (key, _) = keyring.create(NewApiKey::named("b")).await.unwrap();
+    assert!(matches!(keyring.create(NewApiKey::named("b")).await, Err(KeyringError::Taken)));
+    assert!(matches!(keyring.create(NewApiKey::named("")).await, Err(KeyringError::Invalid(_))));
+    keyring.create(NewApiKey::named("a")).await.unwrap();
     let names: Vec<_> = keyring.list().into_iter().map(|(key, _)| key.name).collect();
     assert_eq!(names, ["a", "b"]);
     assert_eq!(keyring.show("b"), keyring.show(&key.id));
@@ -75,7 +77,7 @@ async fn names_are_unique_and_either_name_or_id_will_do() {
 async fn nothing_that_is_kept_is_the_key() {
     let store = store();
     let keyring = keyring(&store).await;
-    let (_, first) = keyring.create(NewKey::named("a")).await.unwrap();
+    let (_, first) = keyring.create(NewApiKey::named("a")).await.unwrap();
     let (_, second) = keyring.rotate("a", DAY).await.unwrap();
     let records = keyring.all(KEY).await.unwrap();
     let kept = String::from_utf8(records[0].value.to_vec()).unwrap();
@@ -89,9 +91,10 @@ async fn nothing_that_is_kept_is_the_key() {
 async fn keys_and_their_use_outlive_the_hub() {
     let store = store();
     let before = keyring(&store).await;
-    let limits = KeyLimits { tasks: Some(3), ..KeyLimits::default() };
+    let limits = ApiKeyLimits { tasks: Some(3), ..ApiKeyLimits::default() };
     let agents = Some(vec!["billing".to_owned()]);
-    let new = NewKey { limits, agents, operations: Some(vec!["GetTask".to_owned()]), ..NewKey::named("a") };
+    let new =
+        NewApiKey { limits, agents, operations: Some(vec!["GetTask".to_owned()]), ..NewApiKey::named("a") };
     let (key, text) = before.create(new).await.unwrap();
     let at = now();
     judge(&before, &text, at).unwrap();
@@ -108,7 +111,7 @@ async fn other_hubs_see_what_one_changes() {
     let store = store();
     let (one, other) = (keyring(&store).await, keyring(&store).await);
     let mut changes = other.changes();
-    let (_, text) = one.create(NewKey::named("a")).await.unwrap();
+    let (_, text) = one.create(NewApiKey::named("a")).await.unwrap();
     assert_eq!(judge(&other, &text, now()), Err("there is no such key"), "not yet");
     other.look().await.unwrap();
     assert!(changes.has_changed().unwrap());

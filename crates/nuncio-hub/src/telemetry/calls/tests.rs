@@ -43,7 +43,7 @@ impl CallHandler for Agent {
 
 /// An agent whose calls are observed.
 struct Watched {
-    calls: Arc<Calls>,
+    calls: Arc<CallTelemetry>,
     service: Arc<Agent>,
 }
 
@@ -94,7 +94,7 @@ fn context() -> CallContext {
 
 fn watched(traces: Option<Traces>) -> (Arc<Metrics>, Arc<Agent>, Watched) {
     let (metrics, agent) = (Arc::new(Metrics::default()), Arc::new(Agent::default()));
-    let calls = Arc::new(Calls { metrics: metrics.agent("echo"), traces });
+    let calls = Arc::new(CallTelemetry { metrics: metrics.agent("echo"), traces });
     let watched = Watched { calls, service: Arc::clone(&agent) };
     (metrics, agent, watched)
 }

@@ -1,6 +1,6 @@
 //! The agent card. Presence is preserved, because signatures cover it.
 
-use super::{At as _, Convert, Mismatch, convert, required};
+use super::{Convert, InField as _, Mismatch, convert, required};
 use crate::{AgentCapabilities, pb::generated as pb};
 
 convert! {

@@ -1,6 +1,6 @@
 //! Messages and their parts.
 
-use super::{At as _, Convert, Mismatch, convert, required};
+use super::{Convert, InField as _, Mismatch, convert, required};
 use crate::{
     Content, Part,
     pb::{generated as pb, well_known::Struct},

@@ -1,6 +1,6 @@
 //! Conversion between our types and protobuf messages, for both versions.
 //!
-//! Towards protobuf a conversion borrows, and copies as necessary; from protobuf it moves. It fails only if
+//! A conversion to protobuf borrows, and copies where necessary; one from protobuf moves. It fails only if
 //! one side cannot express a value of the other, and names the field by its JSON name, like all other
 //! errors. Missing fields are left to [`validate`](crate::validate), so that they fail alike in every
 //! binding.
@@ -96,30 +96,30 @@ fn camel_case(name: &str) -> String {
 }
 
 /// Adds the field in which a conversion failed.
-pub(crate) trait At: Sized {
+pub(crate) trait InField: Sized {
     /// Adds this field, by its protobuf name.
     fn at(self, field: &str) -> Self;
 }
 
-impl<T> At for Result<T, Mismatch> {
+impl<T> InField for Result<T, Mismatch> {
     fn at(self, field: &str) -> Self {
         self.map_err(|mismatch| mismatch.inside(field))
     }
 }
 
-/// Messages whose fields have the same names on both sides; `pb` is the module of the generated ones.
-/// No field may be left out: the literals of both structs are complete, so the compiler asks for a new
-/// one here. A field that is not on the wire stands behind them, with its value.
+/// Converts messages whose fields have the same names on both sides; `pb` is the module of the generated
+/// types. Every field must be listed: the literals of both structs are complete, so the compiler reports a
+/// missing one. Fields that are not on the wire come last, each with its value.
 macro_rules! convert {
     ($($ours:ident => pb::$pb:ident { $($field:ident),* $(,)? $(; $own:ident: $value:expr)? })+) => {$(
         impl $crate::pb::convert::Convert<pb::$pb> for $crate::$ours {
             fn to_pb(&self) -> Result<pb::$pb, $crate::pb::convert::Mismatch> {
-                use $crate::pb::convert::At as _;
+                use $crate::pb::convert::InField as _;
                 Ok(pb::$pb { $($field: self.$field.to_pb().at(stringify!($field))?,)* })
             }
 
             fn from_pb(pb: pb::$pb) -> Result<Self, $crate::pb::convert::Mismatch> {
-                use $crate::pb::convert::{At as _, Convert};
+                use $crate::pb::convert::{InField as _, Convert};
                 Ok(Self {
                     $($field: Convert::from_pb(pb.$field).at(stringify!($field))?,)*
                     $($own: $value,)?
@@ -130,8 +130,8 @@ macro_rules! convert {
 }
 pub(crate) use convert;
 
-/// Messages with one of several members. Ours is an enum; protobuf wraps it in a message where it may also
-/// be absent.
+/// Converts messages with one of several members. Our type is an enum; protobuf wraps it in a message in
+/// which it may also be absent.
 macro_rules! convert_oneof {
     ($($ours:ident => pb::$pb:ident, $holder:ident: $oneof:path {
         $($variant:ident = $theirs:ident $name:literal),+ $(,)?
@@ -139,7 +139,7 @@ macro_rules! convert_oneof {
         impl $crate::pb::convert::Convert<pb::$pb> for $crate::$ours {
             fn to_pb(&self) -> Result<pb::$pb, $crate::pb::convert::Mismatch> {
                 use $oneof as Oneof;
-                use $crate::pb::convert::At as _;
+                use $crate::pb::convert::InField as _;
                 let member = match self {
                     $(Self::$variant(value) => Oneof::$theirs(value.to_pb().at($name)?),)+
                 };
@@ -148,7 +148,7 @@ macro_rules! convert_oneof {
 
             fn from_pb(pb: pb::$pb) -> Result<Self, $crate::pb::convert::Mismatch> {
                 use $oneof as Oneof;
-                use $crate::pb::convert::{At as _, Convert, Mismatch};
+                use $crate::pb::convert::{InField as _, Convert, Mismatch};
                 match pb.$holder {
                     $(Some(Oneof::$theirs(value)) => Ok(Self::$variant(Convert::from_pb(value).at($name)?)),)+
                     None => Err(Mismatch::new(concat!("expected one of", $(" ", $name,)+))),

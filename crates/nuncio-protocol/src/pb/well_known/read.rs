@@ -74,7 +74,7 @@ impl Draft {
 
 /// The kind of a value, as far as it was decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum Kind {
+enum DecodedKind {
     #[default]
     Unset,
     Scalar,
@@ -85,12 +85,12 @@ enum Kind {
 
 /// A separate `Value`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Text {
+pub(super) struct ValueRead {
     draft: Draft,
-    kind: Kind,
+    kind: DecodedKind,
 }
 
-impl Text {
+impl ValueRead {
     pub(super) fn merge_field(
         &mut self,
         tag: u32,
@@ -115,11 +115,11 @@ impl Text {
 
 /// A separate `Struct`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Object {
+pub(super) struct StructRead {
     draft: Draft,
 }
 
-impl Object {
+impl StructRead {
     pub(super) fn merge_field(
         &mut self,
         tag: u32,
@@ -149,12 +149,12 @@ impl Object {
 
 /// Closes the value at the end of the draft. A value without content is invalid in protobuf, and can only
 /// mean null.
-fn close(draft: &mut Draft, kind: Kind) {
+fn close(draft: &mut Draft, kind: DecodedKind) {
     draft.json.extend_from_slice(match kind {
-        Kind::Unset => b"null",
-        Kind::Scalar => b"",
-        Kind::List(_) => b"]",
-        Kind::Object => b"}",
+        DecodedKind::Unset => b"null",
+        DecodedKind::Scalar => b"",
+        DecodedKind::List(_) => b"]",
+        DecodedKind::Object => b"}",
     });
 }
 
@@ -183,18 +183,18 @@ fn in_field(message: &'static str, field: &'static str) -> impl Fn(DecodeError) 
 struct ValueAt<'a> {
     draft: &'a mut Draft,
     start: usize,
-    kind: &'a mut Kind,
+    kind: &'a mut DecodedKind,
 }
 
 impl ValueAt<'_> {
     /// Replaces the value by one of this kind.
-    fn begin(&mut self, kind: Kind) {
+    fn begin(&mut self, kind: DecodedKind) {
         self.draft.json.truncate(self.start);
         *self.kind = kind;
         match kind {
-            Kind::List(_) => self.draft.json.push(b'['),
-            Kind::Object => self.draft.json.push(b'{'),
-            Kind::Unset | Kind::Scalar => {}
+            DecodedKind::List(_) => self.draft.json.push(b'['),
+            DecodedKind::Object => self.draft.json.push(b'{'),
+            DecodedKind::Unset | DecodedKind::Scalar => {}
         }
     }
 }
@@ -211,39 +211,44 @@ impl Message for ValueAt<'_> {
             1 => {
                 let mut number = 0;
                 encoding::int32::merge(wire_type, &mut number, buf, ctx)?;
-                self.begin(Kind::Scalar);
+                self.begin(DecodedKind::Scalar);
                 self.draft.json.extend_from_slice(b"null");
             }
             2 => {
                 let mut double = 0.0;
                 encoding::double::merge(wire_type, &mut double, buf, ctx)?;
-                self.begin(Kind::Scalar);
+                self.begin(DecodedKind::Scalar);
                 self.draft.number(double);
             }
             3 => {
                 let mut text = String::new();
                 encoding::string::merge(wire_type, &mut text, buf, ctx)?;
-                self.begin(Kind::Scalar);
+                self.begin(DecodedKind::Scalar);
                 self.draft.string(&text);
             }
             4 => {
                 let mut truth = false;
                 encoding::bool::merge(wire_type, &mut truth, buf, ctx)?;
-                self.begin(Kind::Scalar);
+                self.begin(DecodedKind::Scalar);
                 self.draft.json.extend_from_slice(if truth { b"true" } else { b"false" });
             }
             5 => {
-                if *self.kind != Kind::Object {
-                    self.begin(Kind::Object);
+                if *self.kind != DecodedKind::Object {
+                    self.begin(DecodedKind::Object);
                 }
                 encoding::message::merge(wire_type, &mut Fields { draft: self.draft }, buf, ctx)?;
             }
             6 => {
-                if !matches!(self.kind, Kind::List(_)) {
-                    self.begin(Kind::List(0));
+                if !matches!(self.kind, DecodedKind::List(_)) {
+                    self.begin(DecodedKind::List(0));
                 }
-                if let Kind::List(count) = self.kind {
-                    encoding::message::merge(wire_type, &mut List { draft: self.draft, count }, buf, ctx)?;
+                if let DecodedKind::List(count) = self.kind {
+                    encoding::message::merge(
+                        wire_type,
+                        &mut ListRead { draft: self.draft, count },
+                        buf,
+                        ctx,
+                    )?;
                 }
             }
             _ => encoding::skip_field(wire_type, tag, buf, ctx)?,
@@ -255,12 +260,12 @@ impl Message for ValueAt<'_> {
 }
 
 /// An open `ListValue`.
-struct List<'a> {
+struct ListRead<'a> {
     draft: &'a mut Draft,
     count: &'a mut usize,
 }
 
-impl Message for List<'_> {
+impl Message for ListRead<'_> {
     fn merge_field(
         &mut self,
         tag: u32,
@@ -277,7 +282,7 @@ impl Message for List<'_> {
         let index = *self.count;
         *self.count += 1;
         let before = self.draft.mismatch.take();
-        let (start, mut kind) = (self.draft.json.len(), Kind::Unset);
+        let (start, mut kind) = (self.draft.json.len(), DecodedKind::Unset);
         let mut value = ValueAt { draft: self.draft, start, kind: &mut kind };
         encoding::message::merge(wire_type, &mut value, buf, ctx).map_err(in_field("ListValue", "values"))?;
         close(self.draft, kind);
@@ -315,7 +320,7 @@ impl Message for Fields<'_> {
             key: String::new(),
             value: None,
             is_late: false,
-            kind: Kind::Unset,
+            kind: DecodedKind::Unset,
         };
         encoding::message::merge(wire_type, &mut entry, buf, ctx).map_err(in_field("Struct", "fields"))?;
         let key = entry.finish();
@@ -336,7 +341,7 @@ struct Entry<'a> {
     value: Option<usize>,
     /// The key came after the value.
     is_late: bool,
-    kind: Kind,
+    kind: DecodedKind,
 }
 
 impl Entry<'_> {

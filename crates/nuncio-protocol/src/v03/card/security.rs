@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::{Object, member};
+use super::{JsonObject, member};
 use crate::{OAuthFlows, SecurityRequirement, SecurityScheme};
 
 /// The members of a scheme in v1.0.
@@ -40,7 +40,7 @@ const FLOWS: &[(&str, &str)] = &[
 type Splits = BTreeMap<String, Vec<String>>;
 
 /// Upgrades the schemes and requirements of a card, and of its skills, to the form of v1.0.
-pub(super) fn upgrade(card: &mut Object) {
+pub(super) fn upgrade(card: &mut JsonObject) {
     let splits = upgrade_schemes(card);
     upgrade_requirements(card, &splits);
     for skill in super::objects_mut(card.get_mut("skills")) {
@@ -48,13 +48,13 @@ pub(super) fn upgrade(card: &mut Object) {
     }
 }
 
-fn upgrade_schemes(card: &mut Object) -> Splits {
+fn upgrade_schemes(card: &mut JsonObject) -> Splits {
     let Some(Value::Object(schemes)) = member(card, &["securitySchemes", "security_schemes"]).cloned() else {
         return Splits::new();
     };
     let mut names: BTreeSet<String> = schemes.keys().cloned().collect();
     let mut splits = Splits::new();
-    let mut upgraded = Object::new();
+    let mut upgraded = JsonObject::new();
     for (name, scheme) in schemes {
         for (i, (flow, scheme)) in upgrade_scheme(&scheme).into_iter().enumerate() {
             let own = if i == 0 { name.clone() } else { fresh_name(&mut names, &name, flow) };
@@ -106,7 +106,7 @@ fn upgrade_scheme(scheme: &Value) -> Vec<(&'static str, Value)> {
     }
 }
 
-fn split_flows(wrapper: &str, scheme: &Object) -> Vec<(&'static str, Value)> {
+fn split_flows(wrapper: &str, scheme: &JsonObject) -> Vec<(&'static str, Value)> {
     let Some(flows) = scheme.get("flows").and_then(Value::as_object) else { return Vec::new() };
     let one = |(camel, snake): &(&'static str, &str)| {
         let flow = member(flows, &[*camel, *snake])?;
@@ -118,7 +118,7 @@ fn split_flows(wrapper: &str, scheme: &Object) -> Vec<(&'static str, Value)> {
 }
 
 /// Upgrades `securityRequirements`, or else `security`, in either form.
-fn upgrade_requirements(object: &mut Object, splits: &Splits) {
+fn upgrade_requirements(object: &mut JsonObject, splits: &Splits) {
     let names = ["securityRequirements", "security_requirements", "security"];
     let Some(Value::Array(list)) = member(object, &names) else { return };
     let upgraded: Vec<Value> = list
@@ -132,7 +132,7 @@ fn upgrade_requirements(object: &mut Object, splits: &Splits) {
 }
 
 /// The scopes of each scheme, from `{"schemes":{name:{"list":[…]}}}` or from `{name:[…]}`.
-fn scopes_by_scheme(requirement: &Object) -> Vec<(&String, Value)> {
+fn scopes_by_scheme(requirement: &JsonObject) -> Vec<(&String, Value)> {
     let wrapped = requirement.get("schemes").and_then(Value::as_object);
     let list = |scopes: &Value| match scopes {
         Value::Object(object) => object.get("list").cloned().unwrap_or_else(|| json!([])),
@@ -144,8 +144,8 @@ fn scopes_by_scheme(requirement: &Object) -> Vec<(&String, Value)> {
 
 /// One requirement for each combination of the schemes that a scheme was split into: any flow satisfies a
 /// requirement of the original scheme.
-fn spread(requirement: &[(&String, Value)], splits: &Splits) -> Vec<Object> {
-    let mut spread = vec![Object::new()];
+fn spread(requirement: &[(&String, Value)], splits: &Splits) -> Vec<JsonObject> {
+    let mut spread = vec![JsonObject::new()];
     for (name, scopes) in requirement {
         let own = vec![(*name).clone()];
         let names = splits.get(*name).unwrap_or(&own);
@@ -163,7 +163,7 @@ fn spread(requirement: &[(&String, Value)], splits: &Splits) -> Vec<Object> {
 }
 
 /// Adds `security`, if there are requirements.
-pub(super) fn add_requirements(object: &mut Object, requirements: &[SecurityRequirement]) {
+pub(super) fn add_requirements(object: &mut JsonObject, requirements: &[SecurityRequirement]) {
     if requirements.is_empty() {
         return;
     }
@@ -176,7 +176,7 @@ pub(super) fn add_requirements(object: &mut Object, requirements: &[SecurityRequ
 }
 
 /// Adds the members of the v0.3 form to a scheme.
-pub(super) fn add_scheme(object: &mut Object, scheme: &SecurityScheme) {
+pub(super) fn add_scheme(object: &mut JsonObject, scheme: &SecurityScheme) {
     let (description, members) = match scheme {
         SecurityScheme::ApiKey(scheme) => {
             (&scheme.description, json!({ "type": "apiKey", "in": scheme.location, "name": scheme.name }))
@@ -206,7 +206,7 @@ pub(super) fn add_scheme(object: &mut Object, scheme: &SecurityScheme) {
 }
 
 /// Removes the v1.0 members of a scheme.
-pub(super) fn remove_v1(scheme: &mut Object) {
+pub(super) fn remove_v1(scheme: &mut JsonObject) {
     scheme.retain(|name, _| !WRAPPERS.contains(&name.as_str()));
 }
 

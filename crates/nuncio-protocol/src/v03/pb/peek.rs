@@ -12,7 +12,7 @@ use crate::{
 };
 
 #[derive(Clone, PartialEq, Message)]
-struct Send {
+struct OldSend {
     #[prost(message, optional, tag = "1")]
     request: Option<Said>,
     #[prost(message, optional, tag = "2")]
@@ -20,7 +20,7 @@ struct Send {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Target {
+struct OldTarget {
     #[prost(string, tag = "1")]
     name: String,
 }
@@ -32,11 +32,13 @@ pub(super) fn peek(op: Op, bytes: Bytes) -> Option<RequestSummary<'static>> {
             if bytes.windows(LEFTOVER.len()).any(|part| part == LEFTOVER.as_bytes()) {
                 return None;
             }
-            let send = Send::decode(bytes).ok()?;
+            let send = OldSend::decode(bytes).ok()?;
             at_message(send.request?, send.configuration)
         }
         Op::GetTask | Op::CancelTask | Op::SubscribeToTask => {
-            let (task, None) = Name::parse(&Target::decode(bytes).ok()?.name)?.split() else { return None };
+            let (task, None) = Name::parse(&OldTarget::decode(bytes).ok()?.name)?.split() else {
+                return None;
+            };
             RequestSummary {
                 task: task.map(|task| task.as_str().to_owned().into()),
                 ..RequestSummary::default()

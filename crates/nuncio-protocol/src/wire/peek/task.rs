@@ -13,10 +13,10 @@ use crate::lenient::Key;
 /// at its beginning, and nothing after them is parsed: the first occurrence wins. `None` if the answer has
 /// to be decoded, because it is, or begins with, something else.
 #[must_use]
-pub fn task_of(place: TaskShape, frame: Frame, answer: &[u8]) -> Option<[Cow<'_, str>; 2]> {
+pub fn task_of(place: TaskShape, frame: EventEnvelope, answer: &[u8]) -> Option<[Cow<'_, str>; 2]> {
     let level = match frame {
-        Frame::JsonRpc => Level::Envelope,
-        Frame::Bare => Level::Event,
+        EventEnvelope::JsonRpc => Level::Envelope,
+        EventEnvelope::Bare => Level::Event,
     };
     let mut told = Told::default();
     let mut reader = serde_json::Deserializer::from_slice(answer);
@@ -28,7 +28,7 @@ pub fn task_of(place: TaskShape, frame: Frame, answer: &[u8]) -> Option<[Cow<'_,
 
 /// The envelope of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Frame {
+pub enum EventEnvelope {
     /// A JSON-RPC response.
     JsonRpc,
     /// No envelope.
@@ -133,7 +133,7 @@ mod tests {
         wire::{Dialect, V1},
     };
 
-    /// Whatever is said in one way is what decoding the whole says, and the rest is left to that.
+    /// A summary agrees with the decoded value; where it cannot be made, the value is decoded.
     #[test]
     fn the_task_of_an_answer_is_the_one_that_is_decoded() {
         let new: &dyn Dialect = &V1;
@@ -161,8 +161,8 @@ mod tests {
         ] {
             let place = dialect.task_shape().unwrap();
             let response = format!(r#"{{"jsonrpc":"2.0","id":"i","result":{event}}}"#);
-            let seen = task_of(place, Frame::JsonRpc, response.as_bytes());
-            assert_eq!(seen, task_of(place, Frame::Bare, event.as_bytes()), "{event}");
+            let seen = task_of(place, EventEnvelope::JsonRpc, response.as_bytes());
+            assert_eq!(seen, task_of(place, EventEnvelope::Bare, event.as_bytes()), "{event}");
             assert_eq!(seen.is_some(), is_seen, "{event}");
             if let Some([id, context]) = seen {
                 let Some(Event::Task(task)) = dialect.event_of(&response) else { panic!("{event}") };
@@ -170,12 +170,12 @@ mod tests {
             }
         }
         let error = r#"{"jsonrpc":"2.0","id":"i","error":{"code":-32001,"message":"no","data":[{"id":"t","contextId":"c"}]}}"#;
-        assert_eq!(task_of(TaskShape::Inside("task"), Frame::JsonRpc, error.as_bytes()), None);
+        assert_eq!(task_of(TaskShape::Inside("task"), EventEnvelope::JsonRpc, error.as_bytes()), None);
         let cut = br#"{"result":{"task":{"id":"t","contextId":"c","status":{"#;
         assert!(
-            task_of(TaskShape::Inside("task"), Frame::JsonRpc, cut).is_some(),
+            task_of(TaskShape::Inside("task"), EventEnvelope::JsonRpc, cut).is_some(),
             "what comes after it does not matter"
         );
-        assert_eq!(task_of(TaskShape::Inside("task"), Frame::JsonRpc, &cut[..40]), None);
+        assert_eq!(task_of(TaskShape::Inside("task"), EventEnvelope::JsonRpc, &cut[..40]), None);
     }
 }

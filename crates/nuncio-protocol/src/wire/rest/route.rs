@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Paths, Refused, escape::unescape};
+use super::{Paths, RestRefusal, escape::unescape};
 use crate::op::{Op, OpRow, Verb};
 
 /// A path variable: its name, and its escaped value.
@@ -46,15 +46,15 @@ impl Route<'_> {
 /// tenant come first (trap T-10).
 ///
 /// # Errors
-/// [`Refused`], which distinguishes an unknown path from a wrong method.
-pub fn find_route<'p>(paths: &Paths, verb: &str, path: &'p str) -> Result<Route<'p>, Refused> {
+/// [`RestRefusal`], which distinguishes an unknown path from a wrong method.
+pub fn find_route<'p>(paths: &Paths, verb: &str, path: &'p str) -> Result<Route<'p>, RestRefusal> {
     let own = matches(paths, path);
     if !own.is_empty() {
         return by_verb(own, verb, None);
     }
-    let (tenant, below) = split_tenant(path).filter(|_| paths.tenants).ok_or(Refused::NotFound)?;
+    let (tenant, below) = split_tenant(path).filter(|_| paths.tenants).ok_or(RestRefusal::NotFound)?;
     let behind = matches(paths, below);
-    let tenant = decode_tenant(paths, tenant).filter(|_| !behind.is_empty()).ok_or(Refused::NotFound)?;
+    let tenant = decode_tenant(paths, tenant).filter(|_| !behind.is_empty()).ok_or(RestRefusal::NotFound)?;
     by_verb(behind, verb, Some(tenant))
 }
 
@@ -120,7 +120,7 @@ fn split_segment(path: &str) -> (&str, &str) {
     path.split_at(path.find('/').unwrap_or(path.len()))
 }
 
-fn by_verb<'p>(found: Vec<Match<'p>>, verb: &str, tenant: Option<String>) -> Result<Route<'p>, Refused> {
+fn by_verb<'p>(found: Vec<Match<'p>>, verb: &str, tenant: Option<String>) -> Result<Route<'p>, RestRefusal> {
     let mut allow = Vec::new();
     for (row, variables) in found {
         if verbs(row).iter().any(|own| own.as_str() == verb) {
@@ -128,7 +128,7 @@ fn by_verb<'p>(found: Vec<Match<'p>>, verb: &str, tenant: Option<String>) -> Res
         }
         allow.extend_from_slice(verbs(row));
     }
-    Err(Refused::MethodNotAllowed { allow })
+    Err(RestRefusal::MethodNotAllowed { allow })
 }
 
 /// The methods of an operation. Subscribe has two, because the specification names both (trap T-01,

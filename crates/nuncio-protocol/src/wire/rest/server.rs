@@ -22,7 +22,7 @@ use crate::{
 
 /// A received request: an operation and its parameters, as JSON text.
 #[derive(Debug)]
-pub struct Incoming<'a> {
+pub struct RestRequest<'a> {
     /// The tenant in the path; the parameters may have one, too.
     pub tenant: Option<String>,
     /// The operation.
@@ -31,7 +31,7 @@ pub struct Incoming<'a> {
     pub params: Cow<'a, RawValue>,
 }
 
-impl Incoming<'_> {
+impl RestRequest<'_> {
     /// Decodes the parameters, and adds the tenant of the path to them.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl Incoming<'_> {
 
 /// The reason why a request is refused.
 #[derive(Debug)]
-pub enum Refused {
+pub enum RestRefusal {
     /// No route has this path: 404.
     NotFound,
     /// The path exists, but not for this method: 405.
@@ -62,7 +62,7 @@ pub enum Refused {
     Invalid(Error),
 }
 
-impl Refused {
+impl RestRefusal {
     /// The HTTP status.
     #[must_use]
     pub fn status(&self) -> u16 {
@@ -88,7 +88,7 @@ impl Refused {
     }
 }
 
-impl From<Error> for Refused {
+impl From<Error> for RestRefusal {
     fn from(error: Error) -> Self {
         Self::Invalid(error)
     }
@@ -97,14 +97,14 @@ impl From<Error> for Refused {
 /// Decodes a request. `path` is below the agent's URL and, like `query`, escaped.
 ///
 /// # Errors
-/// [`Refused`], which distinguishes an unknown path from a wrong method and from wrong content.
+/// [`RestRefusal`], which distinguishes an unknown path from a wrong method and from wrong content.
 pub fn decode_request<'a>(
     paths: &Paths,
     verb: &str,
     path: &str,
     query: Option<&str>,
     body: &'a [u8],
-) -> Result<Incoming<'a>, Refused> {
+) -> Result<RestRequest<'a>, RestRefusal> {
     find_route(paths, verb, path)?.decode(verb, query, body)
 }
 
@@ -112,25 +112,25 @@ impl Route<'_> {
     /// Decodes the parameters from path, query and body.
     ///
     /// # Errors
-    /// [`Refused::Invalid`] if they are wrong.
+    /// [`RestRefusal::Invalid`] if they are wrong.
     pub fn decode<'a>(
         self,
         verb: &str,
         query: Option<&str>,
         body: &'a [u8],
-    ) -> Result<Incoming<'a>, Refused> {
+    ) -> Result<RestRequest<'a>, RestRefusal> {
         let params = if verb == Verb::Post.as_str() {
             merge_body(&self, body)?
         } else {
             merge_query(&self, query.unwrap_or_default())?
         };
-        Ok(Incoming { tenant: self.tenant, op: self.op, params })
+        Ok(RestRequest { tenant: self.tenant, op: self.op, params })
     }
 }
 
 /// The members of an object, in order.
 #[derive(Default)]
-struct Members<'a>(Vec<(Cow<'a, str>, Value<'a>)>);
+struct ParameterMembers<'a>(Vec<(Cow<'a, str>, Value<'a>)>);
 
 /// The value of a member.
 #[derive(Serialize)]
@@ -143,7 +143,7 @@ enum Value<'a> {
     Json(&'a RawValue),
 }
 
-impl<'a> Members<'a> {
+impl<'a> ParameterMembers<'a> {
     fn push(&mut self, name: &'static str, value: Value<'a>) {
         self.0.push((Cow::Borrowed(name), value));
     }
@@ -161,24 +161,24 @@ impl<'a> Members<'a> {
     }
 }
 
-impl Serialize for Members<'_> {
+impl Serialize for ParameterMembers<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for ParameterMembers<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
         impl<'de> de::Visitor<'de> for Visitor {
-            type Value = Members<'de>;
+            type Value = ParameterMembers<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-                let mut members = Members::default();
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ParameterMembers<'de>, A::Error> {
+                let mut members = ParameterMembers::default();
                 while let Some((Key(name), value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
                     members.0.push((name, Value::Json(value)));
                 }
@@ -199,9 +199,9 @@ fn merge_body<'a>(route: &Route<'_>, body: &'a [u8]) -> Result<Cow<'a, RawValue>
     if route.variables[0].is_none() {
         return Ok(Cow::Borrowed(body));
     }
-    let mut members = Members::with_variables(route)?;
+    let mut members = ParameterMembers::with_variables(route)?;
     let own = members.0.len();
-    let sent: Members<'_> = serde_json::from_str(body.get()).map_err(not_json)?;
+    let sent: ParameterMembers<'_> = serde_json::from_str(body.get()).map_err(not_json)?;
     for (name, value) in sent.0 {
         match members.0[..own].iter().find(|(variable, _)| is_same_field(variable, &name)) {
             None => members.0.push((name, value)),
@@ -256,7 +256,7 @@ fn not_json(error: serde_json::Error) -> Error {
 }
 
 /// The type of a query parameter.
-enum Kind {
+enum ParameterType {
     Text,
     Number,
     Boolean,
@@ -266,20 +266,20 @@ enum Kind {
 
 /// All query parameters (spec 11.5). Names are as in JSON (REQ-050), and as in JSON those of the proto are
 /// accepted as well. Any other name, such as `A2A-Version` (REQ-074), is not a field and is ignored.
-const QUERY: &[(&str, &str, Kind)] = &[
-    ("tenant", "tenant", Kind::Text),
-    ("contextId", "context_id", Kind::Text),
-    ("status", "status", Kind::Text),
-    ("pageSize", "page_size", Kind::Number),
-    ("pageToken", "page_token", Kind::Text),
-    ("historyLength", "history_length", Kind::Number),
-    ("statusTimestampAfter", "status_timestamp_after", Kind::Time),
-    ("includeArtifacts", "include_artifacts", Kind::Boolean),
+const QUERY: &[(&str, &str, ParameterType)] = &[
+    ("tenant", "tenant", ParameterType::Text),
+    ("contextId", "context_id", ParameterType::Text),
+    ("status", "status", ParameterType::Text),
+    ("pageSize", "page_size", ParameterType::Number),
+    ("pageToken", "page_token", ParameterType::Text),
+    ("historyLength", "history_length", ParameterType::Number),
+    ("statusTimestampAfter", "status_timestamp_after", ParameterType::Time),
+    ("includeArtifacts", "include_artifacts", ParameterType::Boolean),
 ];
 
 /// The query, each value in its own type (REQ-052), with the path variables.
 fn merge_query(route: &Route<'_>, query: &str) -> Result<Cow<'static, RawValue>> {
-    let mut members = Members::with_variables(route)?;
+    let mut members = ParameterMembers::with_variables(route)?;
     for pair in query.split('&') {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let Some(name) = unescape(name) else { continue };
@@ -296,24 +296,24 @@ fn merge_query(route: &Route<'_>, query: &str) -> Result<Cow<'static, RawValue>>
 }
 
 /// Decodes a value to its type; `None` if it is unset.
-fn read_value(name: &str, kind: &Kind, value: &str) -> Result<Option<Value<'static>>> {
+fn read_value(name: &str, kind: &ParameterType, value: &str) -> Result<Option<Value<'static>>> {
     let text = match kind {
-        Kind::Time => decode_text(name, value)?.into_owned(),
+        ParameterType::Time => decode_text(name, value)?.into_owned(),
         // Form encoders write a space as a plus sign; RFC 3986 has `%20`. A plus sign itself is `%2B` in
         // both.
-        Kind::Text | Kind::Number | Kind::Boolean => {
+        ParameterType::Text | ParameterType::Number | ParameterType::Boolean => {
             decode_text(name, &value.replace('+', " "))?.into_owned()
         }
     };
     Ok(match kind {
-        Kind::Text | Kind::Time => Some(Value::Text(text.into())),
+        ParameterType::Text | ParameterType::Time => Some(Value::Text(text.into())),
         // An empty value is unset, as in `?historyLength=`.
-        Kind::Number | Kind::Boolean if text.is_empty() => None,
-        Kind::Number => {
+        ParameterType::Number | ParameterType::Boolean if text.is_empty() => None,
+        ParameterType::Number => {
             let number = text.parse().map_err(|_| Error::invalid_field(name, "expected a whole number"))?;
             Some(Value::Number(number))
         }
-        Kind::Boolean => {
+        ParameterType::Boolean => {
             let flag = text.parse().map_err(|_| Error::invalid_field(name, "expected true or false"))?;
             Some(Value::Boolean(flag))
         }

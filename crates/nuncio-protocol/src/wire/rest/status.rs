@@ -4,7 +4,7 @@ use serde_json::{Value, json, value::RawValue};
 
 use crate::{Error, ErrorKind, Event, Result, wire::Dialect};
 
-/// Encodes an error. `status` is its HTTP status: that of its kind, or of a [`Refused`](super::Refused).
+/// Encodes an error. `status` is its HTTP status: that of its kind, or of a [`Refused`](super::RestRefusal).
 pub fn encode_error(status: u16, error: &Error, out: &mut Vec<u8>) {
     let body = json!({ "error": {
         "code": status,

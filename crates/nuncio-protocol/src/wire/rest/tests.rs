@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    Incoming, Outgoing, Paths, Refused, decode_body, decode_error, decode_event, decode_request,
+    Outgoing, Paths, RestRefusal, RestRequest, decode_body, decode_error, decode_event, decode_request,
     encode_error, encode_request,
 };
 use crate::{
@@ -20,14 +20,14 @@ fn describe(paths: &Paths, request: &str, body: &[u8]) -> String {
     let (verb, target) = request.split_once(' ').unwrap();
     let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
     match decode_request(paths, verb, path, query, body) {
-        Ok(Incoming { tenant, op, params }) => {
+        Ok(RestRequest { tenant, op, params }) => {
             format!("{} {} {params}", op.name(), tenant.as_deref().unwrap_or("-"))
         }
-        Err(Refused::MethodNotAllowed { allow }) => {
+        Err(RestRefusal::MethodNotAllowed { allow }) => {
             format!("405 {}", allow.into_iter().map(Verb::as_str).collect::<Vec<_>>().join(", "))
         }
-        Err(Refused::NotFound) => "404".to_owned(),
-        Err(Refused::Invalid(error)) => {
+        Err(RestRefusal::NotFound) => "404".to_owned(),
+        Err(RestRefusal::Invalid(error)) => {
             let fields: Vec<_> =
                 error.violations().iter().map(|violation| violation.field.as_str()).collect();
             format!("{} {:?} {}", error.kind().row().http, error.kind(), fields.join(" "))
@@ -188,10 +188,10 @@ fn an_unknown_path_is_told_from_a_wrong_verb() {
         ],
     );
     assert_eq!(
-        (Refused::NotFound.status(), Refused::MethodNotAllowed { allow: vec![] }.status()),
+        (RestRefusal::NotFound.status(), RestRefusal::MethodNotAllowed { allow: vec![] }.status()),
         (404, 405)
     );
-    let error = Refused::MethodNotAllowed { allow: vec![Verb::Get, Verb::Post] }.into_error();
+    let error = RestRefusal::MethodNotAllowed { allow: vec![Verb::Get, Verb::Post] }.into_error();
     assert_eq!(error.kind(), ErrorKind::MethodNotFound);
     assert!(error.message().ends_with("GET, POST"), "{error}");
 }

@@ -30,20 +30,20 @@ pub(in crate::store) struct Blob {
 }
 
 /// A reference from a part to its large content.
-pub(super) struct Place {
+pub(super) struct ContentRef {
     pub(super) entry: u32,
-    slot: Slot,
+    slot: ContentSlot,
     pub(super) digest: Digest,
 }
 
 /// A place within a value: the content of a part or a metadata, each numbered through the value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Slot {
+enum ContentSlot {
     Part(u32),
     Metadata(u32),
 }
 
-impl Slot {
+impl ContentSlot {
     /// The numbers of metadata have this bit in databases.
     const METADATA: u32 = 1 << 31;
 
@@ -62,16 +62,16 @@ impl Slot {
     }
 }
 
-impl Place {
+impl ContentRef {
     /// Counts without the first messages, which are gone; false if it is a place in one of them.
     pub(super) fn move_forward(&mut self, gone: &[Arc<Message>]) -> bool {
         let parts: usize = gone.iter().map(|message| message.parts.len()).sum();
         let minus =
             |number: u32, gone: usize| u32::try_from(gone).ok().and_then(|gone| number.checked_sub(gone));
         let moved = match self.slot {
-            Slot::Part(number) => minus(number, parts).map(Slot::Part),
+            ContentSlot::Part(number) => minus(number, parts).map(ContentSlot::Part),
             // A message has one, and so does each of its parts.
-            Slot::Metadata(number) => minus(number, parts + gone.len()).map(Slot::Metadata),
+            ContentSlot::Metadata(number) => minus(number, parts + gone.len()).map(ContentSlot::Metadata),
         };
         self.slot = moved.unwrap_or(self.slot);
         moved.is_some()
@@ -82,12 +82,12 @@ impl Place {
 pub(super) const REF_LENGTH: usize = 40;
 
 /// Decodes references.
-pub(super) fn refs(refs: &[u8]) -> impl Iterator<Item = Place> + '_ {
+pub(super) fn refs(refs: &[u8]) -> impl Iterator<Item = ContentRef> + '_ {
     refs.chunks_exact(REF_LENGTH).map(|place| {
         let number = |at: usize| place[at..at + 4].iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
         let mut digest = [0; 32];
         digest.copy_from_slice(&place[8..]);
-        Place { entry: number(0), slot: Slot::of(number(4)), digest: Digest(digest) }
+        ContentRef { entry: number(0), slot: ContentSlot::of(number(4)), digest: Digest(digest) }
     })
 }
 
@@ -106,7 +106,7 @@ pub(super) trait Parts: Clone + Serialize + DeserializeOwned {
     fn each(&mut self, see: &mut dyn FnMut(Holder<'_>));
 
     /// Restores the content of a part.
-    fn fill(&mut self, place: &Place, blobs: &Blobs) -> Result<(), StoreError> {
+    fn fill(&mut self, place: &ContentRef, blobs: &Blobs) -> Result<(), StoreError> {
         let bytes = blobs.get(&place.digest).ok_or_else(|| damaged("large content is missing"))?;
         let (mut count, mut done) = (Count::default(), Err(damaged("content without its place")));
         self.each(&mut |holder| {
@@ -126,15 +126,15 @@ struct Count {
 }
 
 impl Count {
-    fn next(&mut self, holder: &Holder<'_>) -> Slot {
+    fn next(&mut self, holder: &Holder<'_>) -> ContentSlot {
         match holder {
             Holder::Content(_) => {
                 self.parts += 1;
-                Slot::Part(self.parts - 1)
+                ContentSlot::Part(self.parts - 1)
             }
             Holder::Metadata(_) => {
                 self.metadata += 1;
-                Slot::Metadata(self.metadata - 1)
+                ContentSlot::Metadata(self.metadata - 1)
             }
         }
     }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::{
     Blobs, Digest,
-    content::{self, Parts, Place},
+    content::{self, ContentRef, Parts},
     damaged, fold_in, joined,
 };
 use crate::store::{Projection, StoreError};
@@ -20,7 +20,7 @@ const ARTIFACT: &str = r#"{"artifactUpdate""#;
 /// A decoded value, and the references to its large content.
 struct Lean<T> {
     value: T,
-    places: Vec<Place>,
+    places: Vec<ContentRef>,
 }
 
 impl<T: Parts> Lean<T> {
@@ -101,7 +101,7 @@ impl Draft {
         }
         self.bytes += json.len();
         let entries: Vec<Entry<'_>> = serde_json::from_slice(json).map_err(damaged)?;
-        let mut places: Vec<Vec<Place>> = Vec::new();
+        let mut places: Vec<Vec<ContentRef>> = Vec::new();
         places.resize_with(entries.len(), Vec::new);
         for place in content::refs(refs) {
             let of_entry = places.get_mut(place.entry as usize);

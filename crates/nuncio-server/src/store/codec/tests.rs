@@ -9,7 +9,7 @@ use nuncio_protocol::{
 use serde_json::json;
 
 use super::{
-    Blobs, Body, Draft, Drops, MOST_ENTRIES, Segment, Snapshot, TaskWrite, coalesce, decode_artifacts,
+    Blobs, Body, Draft, Drops, MAX_SEGMENT_ENTRIES, Segment, Snapshot, TaskWrite, coalesce, decode_artifacts,
     decode_segment, decode_task, digests, is_snapshot_due, millis_from, replay, state_code,
 };
 use crate::store::{
@@ -140,7 +140,7 @@ fn long_writes_are_cut_into_segments() {
             let numbers: Vec<u64> = entries.iter().map(|entry| entry.seq.0).collect();
             assert_eq!(numbers, (next..next + numbers.len() as u64).collect::<Vec<_>>());
             assert_eq!((segment.first.0, segment.last.0), (next, next + numbers.len() as u64 - 1));
-            assert!(numbers.len() <= MOST_ENTRIES);
+            assert!(numbers.len() <= MAX_SEGMENT_ENTRIES);
             next = segment.last.0 + 1;
         }
         assert_eq!(next, count + 2);

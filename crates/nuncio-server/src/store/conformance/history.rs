@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nuncio_protocol::{Event, Message, Part, TaskId, TaskState};
 
 use super::{Writer, at, commit_one, creation, opening, scope, works};
-use crate::store::{Commit, Links, MOST_CHILDREN, Prune, Pruned, Scope, Store};
+use crate::store::{Commit, Links, MAX_CHILDREN, Prune, Pruned, Scope, Store};
 
 /// Each entry keeps the time given with it, even if the clock jumps.
 pub async fn each_entry_has_its_own_time(store: Arc<dyn Store>) {
@@ -142,9 +142,9 @@ pub async fn children_are_told_up_to_a_number(store: Arc<dyn Store>) {
         commit.event = Arc::new(Event::Task(task));
         commit
     };
-    let results = super::commit(&*store, (0..MOST_CHILDREN + 5).map(child).collect()).await;
+    let results = super::commit(&*store, (0..MAX_CHILDREN + 5).map(child).collect()).await;
     assert!(results.iter().all(Result::is_ok));
     let (_, children) = links(&*store, &ann, "t-0").await;
-    assert_eq!(children.len(), MOST_CHILDREN);
+    assert_eq!(children.len(), MAX_CHILDREN);
     assert_eq!((children[0].as_str(), children[999].as_str()), ("t-child-0000", "t-child-0999"));
 }

@@ -58,7 +58,7 @@ pub async fn the_last_memo_of_a_batch_is_kept(store: Arc<dyn Store>) {
     assert!(results[4].is_err());
     assert_eq!(kept(&*store, &ann, "t-1").await, memo("3"));
     let bytes: Vec<u8> = (0..=u8::MAX).collect();
-    let large = Bytes::from(bytes.repeat(crate::MOST_MEMO / 256));
+    let large = Bytes::from(bytes.repeat(crate::MAX_MEMO_BYTES / 256));
     let entry = writer.entry(writer.chunk_event("a", "x"));
     assert_eq!(writer.offer(Commit { memo: Some(large.clone()), ..entry }).await, Ok(()));
     assert!(kept(&*store, &ann, "t-1").await.is_some_and(|kept| kept == large));

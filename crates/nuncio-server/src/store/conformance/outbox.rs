@@ -8,8 +8,8 @@ use nuncio_protocol::{PushConfigId, Seq, TaskId, TaskState};
 use super::{Handles, NOTICED, Writer, at, commit, commit_one, creation, opening, scope, works};
 use crate::store::{
     Attempt, Backlog, Commit, Delivery, DeliveryId, DeliveryOutcome, DeliveryQuery, DeliveryState, Lease,
-    Leased, Leases, MOST_WEBHOOKS, Prune, Pruned, Redrive, Refused, Scope, Settled, Store, Then, Webhook,
-    outbox::MOST_ATTEMPTS,
+    Leased, Leases, MAX_WEBHOOKS, Prune, Pruned, Redrive, Refused, Scope, Settled, Store, Then, Webhook,
+    outbox::MAX_ATTEMPTS,
 };
 
 /// A webhook with this name as uid and id, at this target.
@@ -128,7 +128,7 @@ pub async fn webhooks_are_kept_by_task_and_id(store: Arc<dyn Store>) {
 /// The number is limited because each webhook makes every entry of the task more expensive.
 pub async fn a_task_has_only_so_many_webhooks(store: Arc<dyn Store>) {
     let writer = Writer::create(&store, &scope("ann"), "t-1", "c-1", 1).await;
-    for i in 0..MOST_WEBHOOKS {
+    for i in 0..MAX_WEBHOOKS {
         put(&*store, &writer, hook(&format!("h{i}"), "x:1")).await;
     }
     let more = works(store.put_webhook(&writer.scope, &writer.task.id, hook("more", "x:1"), at(1)).await);
@@ -321,7 +321,7 @@ pub async fn a_replaced_webhook_keeps_what_it_is_owed(store: Arc<dyn Store>) {
 /// Deliveries show their outcome and the last attempts.
 pub async fn deliveries_tell_what_became_of_them(store: Arc<dyn Store>) {
     begin(&store, &scope("ann"), "t-1", hook("a", "x:1")).await;
-    let tries = MOST_ATTEMPTS as i64 + 3;
+    let tries = MAX_ATTEMPTS as i64 + 3;
     for i in 0..tries {
         lease(&*store, &due(100 + i)).await;
         let failed = outcome(1, DeliveryState::Pending, attempt(i, 503));

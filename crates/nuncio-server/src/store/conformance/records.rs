@@ -9,7 +9,7 @@ use nuncio_protocol::Seq;
 use super::{Handles, Writer, at, commit, commit_one, creation, opening, scope, works};
 use crate::store::{Commit, Expect, PutRecord, Record, RecordQuery, Records, Refused, Store};
 
-const MANY: usize = 24;
+const RECORD_COUNT: usize = 24;
 
 fn put(kind: &str, key: &str, value: &str, when: i64, expect: Expect) -> PutRecord {
     PutRecord {
@@ -256,21 +256,25 @@ async fn count_together(stores: &[Arc<dyn Store>], kind: &str) {
             }
         }
     };
-    join_all((0..MANY).map(|i| once(Arc::clone(&stores[i % stores.len()]), i))).await;
+    join_all((0..RECORD_COUNT).map(|i| once(Arc::clone(&stores[i % stores.len()]), i))).await;
     let record = works(stores[0].record(kind, "n").await);
     let (version, mut said) =
         record.map(|record| (record.version, record.value.to_vec())).unwrap_or_default();
     said.sort_unstable();
-    assert_eq!(version, MANY as u64);
-    assert_eq!(said, (0..MANY as u8).collect::<Vec<_>>(), "nobody overwrote what another had said");
+    assert_eq!(version, RECORD_COUNT as u64);
+    assert_eq!(said, (0..RECORD_COUNT as u8).collect::<Vec<_>>(), "nobody overwrote what another had said");
 }
 
 /// Of concurrent creations one wins; no concurrent update is lost.
 pub async fn one_of_many_writers_of_a_record_wins(store: Arc<dyn Store>) {
     let make = |i: usize| put_one(&*store, put("k", "a", &i.to_string(), 1, Expect::Absent));
-    let results = join_all((0..MANY).map(make)).await;
+    let results = join_all((0..RECORD_COUNT).map(make)).await;
     assert_eq!(results.iter().filter(|result| **result == Ok(1)).count(), 1, "{results:?}");
-    assert_eq!(results.iter().filter(|result| **result == Err(other(1))).count(), MANY - 1, "{results:?}");
+    assert_eq!(
+        results.iter().filter(|result| **result == Err(other(1))).count(),
+        RECORD_COUNT - 1,
+        "{results:?}"
+    );
     count_together(&[store], "k").await;
 }
 
@@ -284,7 +288,7 @@ pub async fn many_callers_put_records_at_once(store: Arc<dyn Store>) {
         let [a, b] = if i.is_multiple_of(2) { ["a", "b"] } else { ["b", "a"] };
         vec![shared(a), own, shared(b), refused]
     };
-    let results = join_all((0..4 * MANY).map(|i| store.put_records(batch(i)))).await;
+    let results = join_all((0..4 * RECORD_COUNT).map(|i| store.put_records(batch(i)))).await;
     let mut versions = [Vec::new(), Vec::new()];
     for (i, results) in results.into_iter().enumerate() {
         let results = works(results);
@@ -295,9 +299,13 @@ pub async fn many_callers_put_records_at_once(store: Arc<dyn Store>) {
     }
     for mut versions in versions {
         versions.sort_unstable();
-        assert_eq!(versions, (1..=4 * MANY as u64).collect::<Vec<_>>(), "each version was given once");
+        assert_eq!(
+            versions,
+            (1..=4 * RECORD_COUNT as u64).collect::<Vec<_>>(),
+            "each version was given once"
+        );
     }
-    assert_eq!(keys(&*store, "k").await.len(), 4 * MANY + 2);
+    assert_eq!(keys(&*store, "k").await.len(), 4 * RECORD_COUNT + 2);
 }
 
 /// Records outlive the owner that wrote them.
@@ -325,7 +333,7 @@ pub async fn owners_share_their_records<H: Handles>(handles: &H) {
             puts.into_iter().rev().collect()
         })
     };
-    let results = join_all((0..MANY).map(make)).await;
+    let results = join_all((0..RECORD_COUNT).map(make)).await;
     let won: usize = results.into_iter().map(|result| works(result).iter().flatten().count()).sum();
     assert_eq!(won, 3, "each is made once");
     count_together(&stores, "n").await;

@@ -1,6 +1,6 @@
 //! The estimated size of tasks and direct replies in memory.
 
-use super::{Answer, Commit, Outcome, Stored};
+use super::{Commit, IdempotentAnswer, Outcome, Stored};
 use crate::size;
 
 /// The indexes, ids and allocations of a task or reply, besides its content, in bytes. Measured with tasks of
@@ -13,7 +13,7 @@ pub(super) fn of_commit(commit: &Commit) -> usize {
 }
 
 /// The size of a direct reply; other answers are counted with their task.
-pub(super) fn of_answer(answer: &Answer) -> usize {
+pub(super) fn of_answer(answer: &IdempotentAnswer) -> usize {
     match &answer.outcome {
         Outcome::Reply(reply) => OVERHEAD + size::message(reply),
         Outcome::Task(_) | Outcome::Reserved { .. } => 0,

@@ -4,10 +4,10 @@ use std::{collections::HashSet, sync::Arc};
 
 use nuncio_protocol::{TaskId, Timestamp};
 
-use super::{Inner, footprint};
+use super::{MemoryInner, footprint};
 use crate::store::{ErasureTarget, Prune, Pruned, Scope};
 
-impl Inner {
+impl MemoryInner {
     /// Deletes the oldest finished tasks and replies while there are more than `keep`, or while all take too
     /// many bytes.
     pub(super) fn forget_surplus(&mut self, keep: usize) {

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use nuncio_protocol::{ContextId, Event, Task, TaskId, TaskState, Timestamp};
 
-use super::{Inner, ScopeTasks, Stored, index};
+use super::{MemoryInner, ScopeTasks, Stored, index};
 use crate::{
     size,
     store::{Keyset, PageBytes, Scope, TaskPage, TaskQuery},
 };
 
-impl Inner {
+impl MemoryInner {
     /// Updates the position of a task in the list.
     pub(super) fn relist(&mut self, id: &TaskId, (at, state): (Timestamp, TaskState)) {
         let Some(stored) = self.tasks.get_mut(id) else { return };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use nuncio_protocol::{TaskId, TaskState, Timestamp};
 
-use super::{Inner, MemoryStore, Owner, Stored, index};
+use super::{MemoryInner, MemoryStore, Owner, Stored, index};
 use crate::store::{
     AdminTask, AdminTaskPage, AdminTaskQuery, Backlog, Delivery, DeliveryQuery, ErasureTarget, Keyset,
     OperatorQueries, Redrive, Scope, StoreError, StoredTask, TaskCount, TaskQuery,
@@ -14,7 +14,7 @@ use crate::store::{
 /// The number of tasks in each state, indexed by the state.
 pub(super) type States = [u64; TaskState::ALL.len()];
 
-impl Inner {
+impl MemoryInner {
     /// Counts the change of a task from one state to another; `None` stands for a task that is created or
     /// deleted.
     pub(super) fn count(&mut self, agent: &Arc<str>, from: Option<TaskState>, to: Option<TaskState>) {

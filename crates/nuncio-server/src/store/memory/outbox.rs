@@ -9,11 +9,11 @@ use std::{
 use async_trait::async_trait;
 use nuncio_protocol::{PushConfigId, Seq, TaskId, Timestamp};
 
-use super::{Inner, MemoryStore, Owner, Stored};
+use super::{MemoryInner, MemoryStore, Owner, Stored};
 use crate::store::{
     Attempt, Backlog, Delivery, DeliveryId, DeliveryQuery, DeliveryState, Lease, Leased, Leases,
-    MOST_WEBHOOKS, Outbox, Owed, Redrive, Refused, Scope, Settled, StoreError, Then, Webhook,
-    outbox::MOST_ATTEMPTS,
+    MAX_WEBHOOKS, Outbox, Owed, Redrive, Refused, Scope, Settled, StoreError, Then, Webhook,
+    outbox::MAX_ATTEMPTS,
 };
 
 #[derive(Debug, Default)]
@@ -37,18 +37,18 @@ struct Hook {
     due: Option<Timestamp>,
     holder: Option<Owner>,
     stopped: bool,
-    deliveries: BTreeMap<Seq, Record>,
+    deliveries: BTreeMap<Seq, DeliveryRecord>,
 }
 
 #[derive(Debug)]
-struct Record {
+struct DeliveryRecord {
     state: DeliveryState,
     since: Timestamp,
     attempts: u32,
     recent: Vec<Attempt>,
 }
 
-impl Record {
+impl DeliveryRecord {
     fn owed(since: Timestamp) -> Self {
         Self { state: DeliveryState::Pending, since, attempts: 0, recent: Vec::new() }
     }
@@ -60,7 +60,7 @@ impl Record {
 
 impl Hook {
     fn owes(&self) -> bool {
-        self.deliveries.values().any(Record::is_pending)
+        self.deliveries.values().any(DeliveryRecord::is_pending)
     }
 
     fn key(&self) -> Option<Due> {
@@ -80,7 +80,7 @@ impl Hook {
         }
     }
 
-    fn tell(&self, seq: Seq, record: &Record) -> Delivery {
+    fn tell(&self, seq: Seq, record: &DeliveryRecord) -> Delivery {
         Delivery {
             scope: Arc::clone(&self.scope),
             task_id: self.task_id.clone(),
@@ -125,7 +125,7 @@ impl WebhookTable {
         for uid in uids {
             self.change(uid, |hook| {
                 if !hook.stopped {
-                    hook.deliveries.insert(seq, Record::owed(at));
+                    hook.deliveries.insert(seq, DeliveryRecord::owed(at));
                     hook.due.get_or_insert(at);
                 }
             });
@@ -166,7 +166,7 @@ impl Stored {
     }
 }
 
-impl Inner {
+impl MemoryInner {
     /// Stores a webhook of an existing task.
     pub(super) fn upsert_webhook(&mut self, id: &TaskId, mut webhook: Webhook, now: Timestamp) {
         let Some(stored) = self.tasks.get_mut(id) else { return };
@@ -206,7 +206,7 @@ impl Inner {
         now: Timestamp,
     ) -> Result<(), Refused> {
         let stored = self.theirs(scope, id).ok_or(Refused::NotFound)?;
-        if self.active(stored).filter(|known| known.id != webhook.id).count() >= MOST_WEBHOOKS {
+        if self.active(stored).filter(|known| known.id != webhook.id).count() >= MAX_WEBHOOKS {
             return Err(Refused::Full);
         }
         self.upsert_webhook(id, webhook, now);
@@ -285,7 +285,7 @@ impl Inner {
                 let Some(record) = record else { continue };
                 record.state = outcome.state;
                 record.attempts += 1;
-                if record.recent.len() == MOST_ATTEMPTS {
+                if record.recent.len() == MAX_ATTEMPTS {
                     record.recent.remove(0);
                 }
                 record.recent.push(outcome.attempt);
@@ -307,7 +307,7 @@ impl Inner {
     pub(super) fn deliveries(&self, query: &DeliveryQuery) -> (Vec<Delivery>, bool) {
         let ids = |id: &DeliveryId| (Arc::clone(&id.webhook), id.seq);
         let (wanted, after) = (query.id.as_ref().map(ids), query.after.as_ref().map(ids));
-        let matches = |hook: &Hook, seq: Seq, record: &Record| {
+        let matches = |hook: &Hook, seq: Seq, record: &DeliveryRecord| {
             let id = (Arc::clone(&hook.webhook.uid), seq);
             wanted.as_ref().is_none_or(|wanted| *wanted == id)
                 && after.as_ref().is_none_or(|after| id < *after)

@@ -16,11 +16,11 @@ use super::MemoryStore;
 use crate::store::{Expect, PutRecord, Record, RecordQuery, Records, Refused, StoreError};
 
 #[derive(Debug, Default)]
-pub(super) struct RecordTable(HashMap<Arc<str>, Kind, RandomState>);
+pub(super) struct RecordTable(HashMap<Arc<str>, KindRecords, RandomState>);
 
 #[derive(Debug, Default)]
-struct Kind {
-    by_key: BTreeMap<Arc<str>, Kept>,
+struct KindRecords {
+    by_key: BTreeMap<Arc<str>, StoredRecord>,
     by_age: BTreeMap<Age, Arc<str>>,
     /// The number of writes.
     count: u64,
@@ -30,21 +30,21 @@ struct Kind {
 type Age = (Timestamp, u64);
 
 /// A record without its key, which is stored once, in the map.
-struct Kept {
+struct StoredRecord {
     value: Bytes,
     version: u64,
     age: Age,
 }
 
 // Values may hold secrets.
-impl fmt::Debug for Kept {
+impl fmt::Debug for StoredRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { version, age, .. } = self;
         f.debug_struct("Kept").field("version", version).field("age", age).finish_non_exhaustive()
     }
 }
 
-impl Kind {
+impl KindRecords {
     fn version(&self, key: &str) -> u64 {
         self.by_key.get(key).map_or(0, |kept| kept.version)
     }
@@ -55,8 +55,8 @@ impl Kind {
     }
 }
 
-fn record((key, kept): (&Arc<str>, &Kept)) -> Record {
-    let Kept { value, version, age: (at, _) } = kept;
+fn record((key, kept): (&Arc<str>, &StoredRecord)) -> Record {
+    let StoredRecord { value, version, age: (at, _) } = kept;
     Record { key: (**key).to_owned(), value: value.clone(), version: *version, at: *at }
 }
 
@@ -84,7 +84,7 @@ impl RecordTable {
 
     pub(super) fn put(&mut self, put: PutRecord) -> Result<u64, Refused> {
         let PutRecord { kind, key, value, at, expect } = put;
-        let Kind { by_key, by_age, count } = self.0.entry(kind).or_default();
+        let KindRecords { by_key, by_age, count } = self.0.entry(kind).or_default();
         let place = by_key.entry(key);
         let found = match &place {
             Entry::Occupied(place) => place.get().version,
@@ -94,7 +94,7 @@ impl RecordTable {
         *count += 1;
         let age = (at, *count);
         by_age.insert(age, Arc::clone(place.key()));
-        let kept = Kept { value, version: found + 1, age };
+        let kept = StoredRecord { value, version: found + 1, age };
         match place {
             Entry::Vacant(place) => drop(place.insert(kept)),
             Entry::Occupied(mut place) => drop(by_age.remove(&place.insert(kept).age)),

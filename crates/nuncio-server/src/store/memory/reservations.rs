@@ -5,9 +5,9 @@ use std::{collections::HashMap, sync::Arc};
 use foldhash::fast::RandomState;
 use nuncio_protocol::TaskId;
 
-use super::{Inner, Owner};
+use super::{MemoryInner, Owner};
 use crate::store::{
-    Answer, Commit, IdempotencyKey, Outcome, Refused, Reservation, Scope,
+    Commit, IdempotencyKey, IdempotentAnswer, Outcome, Refused, Reservation, Scope,
     judge::{self, ReservationFacts},
 };
 
@@ -49,7 +49,7 @@ impl Reservations {
     }
 }
 
-impl Inner {
+impl MemoryInner {
     pub(super) fn reserve(&mut self, me: Owner, reservation: Reservation) -> Result<(), Refused> {
         if let Some((_, owner)) = self.reservations.get(&reservation.task_id) {
             return judge::key(*owner != me);
@@ -76,11 +76,11 @@ impl Inner {
     }
 
     /// The reservation of a key, as an answer.
-    pub(super) fn reserved(&self, scope: &Arc<Scope>, key: &Arc<str>) -> Option<Answer> {
+    pub(super) fn reserved(&self, scope: &Arc<Scope>, key: &Arc<str>) -> Option<IdempotentAnswer> {
         let (kept, owner) = self.reservations.of_key(scope, key)?;
         let abandoned = self.gone.contains(owner);
         let outcome = Outcome::Reserved { reservation: Box::new(kept.clone()), abandoned };
-        Some(Answer { digest: kept.idempotency.as_ref()?.digest, outcome })
+        Some(IdempotentAnswer { digest: kept.idempotency.as_ref()?.digest, outcome })
     }
 
     /// Checks that this entry may create the task of a reservation.
@@ -96,7 +96,7 @@ impl Inner {
     pub(super) fn end_reservation(&mut self, id: &TaskId) -> Option<Arc<str>> {
         let Reservation { scope, idempotency, .. } = self.reservations.remove(id)?;
         let IdempotencyKey { key, digest } = idempotency?;
-        let answer = Answer { digest, outcome: Outcome::Task(id.clone()) };
+        let answer = IdempotentAnswer { digest, outcome: Outcome::Task(id.clone()) };
         self.answers.insert((scope, Arc::clone(&key)), answer);
         Some(key)
     }

@@ -5,10 +5,11 @@ use std::{collections::BTreeSet, sync::Arc};
 use async_trait::async_trait;
 use nuncio_protocol::{Event, Message, Seq, Task, TaskId, Timestamp};
 
-use super::{Inner, MemoryStore, footprint};
+use super::{MemoryInner, MemoryStore, footprint};
 use crate::store::{
-    Answer, Commit, IdempotencyKey, Links, MOST_CHILDREN, Orphan, Outcome, Projection, Prune, Refused,
-    Reservation, Scope, StoreError, StoredEvent, StoredTask, TaskLog, TaskPage, TaskQuery, TurnChange,
+    Commit, IdempotencyKey, IdempotentAnswer, Links, MAX_CHILDREN, Orphan, Outcome, Projection, Prune,
+    Refused, Reservation, Scope, StoreError, StoredEvent, StoredTask, TaskLog, TaskPage, TaskQuery,
+    TurnChange,
 };
 
 #[async_trait]
@@ -69,7 +70,11 @@ impl TaskLog for MemoryStore {
         Ok(self.lock().links(scope, id))
     }
 
-    async fn idempotent_outcome(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError> {
+    async fn idempotent_outcome(
+        &self,
+        scope: &Scope,
+        key: &str,
+    ) -> Result<Option<IdempotentAnswer>, StoreError> {
         let (slot, inner) = ((Arc::new(scope.clone()), Arc::from(key)), self.lock());
         Ok(inner.answers.get(&slot).cloned().or_else(|| inner.reserved(&slot.0, &slot.1)))
     }
@@ -93,7 +98,7 @@ impl TaskLog for MemoryStore {
         }
         if !inner.answers.contains_key(&slot) {
             inner.replies.push_back((Arc::clone(&slot.0), Arc::clone(&slot.1), at));
-            let answer = Answer { digest: key.digest, outcome: Outcome::Reply(reply) };
+            let answer = IdempotentAnswer { digest: key.digest, outcome: Outcome::Reply(reply) };
             inner.bytes += footprint::of_answer(&answer);
             inner.answers.insert(slot, answer);
             inner.forget_surplus(self.keep_finished);
@@ -132,7 +137,7 @@ impl TaskLog for MemoryStore {
     }
 }
 
-impl Inner {
+impl MemoryInner {
     fn links(&self, scope: &Scope, id: &TaskId) -> Links {
         let known = |id: &TaskId| self.tasks.get(id).filter(|stored| *stored.scope == *scope);
         let Some(stored) = known(id) else { return Links::default() };
@@ -140,7 +145,7 @@ impl Inner {
         let children = self.children.get(id).into_iter().flatten().filter(|id| known(id).is_some());
         Links {
             parents: parents.into_iter().cloned().collect(),
-            children: children.take(MOST_CHILDREN).cloned().collect(),
+            children: children.take(MAX_CHILDREN).cloned().collect(),
         }
     }
 }

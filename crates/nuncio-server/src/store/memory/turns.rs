@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use nuncio_protocol::TaskId;
 
-use super::{Inner, Owner, Stored};
+use super::{MemoryInner, Owner, Stored};
 use crate::store::{Orphan, Refused, Scope, TurnChange, judge};
 
-impl Inner {
+impl MemoryInner {
     pub(super) fn update_turn(
         &mut self,
         me: Owner,

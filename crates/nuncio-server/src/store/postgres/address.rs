@@ -27,7 +27,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::store::OpenError;
 
 /// The timeout for opening a connection.
-const CONNECT: Duration = Duration::from_secs(3);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The settings of a connection.
 #[derive(Clone)]
@@ -104,7 +104,7 @@ impl Address {
         };
         config
             .ssl_mode(ssl_mode)
-            .connect_timeout(CONNECT)
+            .connect_timeout(CONNECT_TIMEOUT)
             // Detects a silently dropped connection within seconds.
             .tcp_user_timeout(Duration::from_secs(5))
             .keepalives_idle(Duration::from_secs(3))

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{
     judge::free_for,
-    link::Session,
+    link::PgSession,
     names::{scope_id, text},
     read::number,
 };
@@ -362,7 +362,7 @@ pub(super) fn name_scopes<'a>(scopes: &BTreeMap<Uuid, &'a crate::store::Scope>) 
 /// Sends all statements at once and waits for all responses; returns the first error. `begin` and `end` are
 /// statements without parameters, such as `BEGIN` and `COMMIT`.
 pub(super) async fn pipeline(
-    session: &Session,
+    session: &PgSession,
     begin: Option<&'static str>,
     steps: &[Step<'_>],
     end: Option<&'static str>,

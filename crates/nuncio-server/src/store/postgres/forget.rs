@@ -5,7 +5,7 @@
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::{PostgresStore, link::Session, names::text};
+use super::{PostgresStore, link::PgSession, names::text};
 use crate::store::{
     ErasureTarget, Prune, Pruned, StoreError,
     codec::{millis_from, state_code},
@@ -133,7 +133,7 @@ pub(super) async fn erase(
 }
 
 /// Deletes tasks that this transaction has locked, with everything that belongs to them.
-async fn delete(store: &PostgresStore, session: &Session, ids: Vec<String>) -> Result<usize, StoreError> {
+async fn delete(store: &PostgresStore, session: &PgSession, ids: Vec<String>) -> Result<usize, StoreError> {
     if !ids.is_empty() {
         let webhooks = session.query(LOCK_WEBHOOKS, &[&ids]).await?;
         let webhooks: Vec<&str> = webhooks.iter().map(|row| row.get(0)).collect();
@@ -143,7 +143,7 @@ async fn delete(store: &PostgresStore, session: &Session, ids: Vec<String>) -> R
 }
 
 /// Deletes empty scopes: the name of a scope is itself a trace of the caller.
-async fn forget_scopes(session: &Session, scopes: &Vec<Uuid>) -> Result<(), StoreError> {
+async fn forget_scopes(session: &PgSession, scopes: &Vec<Uuid>) -> Result<(), StoreError> {
     session.query(LOCK_SCOPES, &[scopes]).await?;
     session.query(LOCK_COUNTERS, &[scopes]).await?;
     let empty = session.query(EMPTY_SCOPES, &[scopes]).await?;

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{
     columns::Ready,
-    link::Session,
+    link::PgSession,
     names::{plain, scope_id, text},
     read::seq,
 };
@@ -72,7 +72,7 @@ impl Found {
 
 impl Judge {
     /// Locks and reads the tasks of these writes.
-    pub(super) async fn look(session: &Session, writes: &[Ready], me: i64) -> Result<Self, StoreError> {
+    pub(super) async fn look(session: &PgSession, writes: &[Ready], me: i64) -> Result<Self, StoreError> {
         let ids: Vec<Cow<'_, str>> = writes.iter().map(|ready| text(ready.write.id.as_str())).collect();
         let mut tasks = HashMap::new();
         for row in session.query(LOCK, &[&ids]).await? {

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::store::{
     DeliveryOutcome, Lease, Leased, Leases, Owed, Scope, Settled, StoreError, Then, codec::moment,
-    outbox::MOST_ATTEMPTS,
+    outbox::MAX_ATTEMPTS,
 };
 
 /// Frees the webhooks of stopped owners, with or without a row, and those that this owner does not know it
@@ -212,7 +212,7 @@ fn outcomes<'a>(
             each().map(|(_, outcome)| outcome.state.code()).collect::<Vec<_>>(),
             attempts.collect::<Result<Vec<_>, _>>().map_err(StoreError::broken)?,
             me,
-            MOST_ATTEMPTS as i32,
+            MAX_ATTEMPTS as i32,
         ));
     }
     Ok(())

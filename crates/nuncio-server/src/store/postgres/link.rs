@@ -25,7 +25,7 @@ use crate::store::{Durability, StoreError};
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// The pauses between attempts to connect.
-const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(50), Duration::from_secs(1));
+const CONNECT_BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(50), Duration::from_secs(1));
 
 /// The number of attempts of a transaction that conflicts with others.
 pub(super) const ATTEMPTS: usize = 10;
@@ -48,7 +48,7 @@ impl Setup {
 }
 
 /// A connection and its prepared statements.
-pub(super) struct Session {
+pub(super) struct PgSession {
     pub(super) client: Client,
     patience: Duration,
     /// Keyed by the address of the SQL text.
@@ -58,14 +58,14 @@ pub(super) struct Session {
     lost: AtomicBool,
 }
 
-impl Drop for Session {
+impl Drop for PgSession {
     fn drop(&mut self) {
         // A connection that does not respond would block on its shutdown.
         self.give_up();
     }
 }
 
-impl Session {
+impl PgSession {
     pub(super) async fn open(address: &Address, setup: Setup) -> Result<Self, Error> {
         let (client, connection) = address.config.connect(address.tls.clone()).await?;
         let connection = tokio::spawn(async move {
@@ -169,14 +169,14 @@ fn settings(Setup { durability, patience, statement_timeout }: Setup) -> String 
 pub(super) struct Link {
     address: Arc<Address>,
     setup: Setup,
-    state: tokio::sync::Mutex<State>,
+    state: tokio::sync::Mutex<LinkState>,
     /// Held by the open transaction, of which there is at most one.
     turn: tokio::sync::Mutex<()>,
 }
 
 /// An open transaction. If it is dropped before its end, the connection is closed.
 pub(super) struct Transaction<'a> {
-    pub(super) session: Arc<Session>,
+    pub(super) session: Arc<PgSession>,
     _turn: tokio::sync::MutexGuard<'a, ()>,
     open: bool,
 }
@@ -203,13 +203,13 @@ impl Drop for Transaction<'_> {
 }
 
 #[derive(Default)]
-struct State {
-    session: Option<Arc<Session>>,
+struct LinkState {
+    session: Option<Arc<PgSession>>,
     /// The time of the next attempt, and the pause after that.
     pause: Option<(Instant, Duration)>,
 }
 
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for LinkState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(if self.session.is_some() { "connected" } else { "not connected" })
     }
@@ -236,7 +236,7 @@ impl Link {
     }
 
     /// The session, reopened if it is lost. Fails at once during the pause after a failed attempt.
-    pub(super) async fn session(&self) -> Result<Arc<Session>, StoreError> {
+    pub(super) async fn session(&self) -> Result<Arc<PgSession>, StoreError> {
         let mut state = self.state.lock().await;
         if let Some(session) = state.session.as_ref().filter(|session| !session.is_lost()) {
             return Ok(Arc::clone(session));
@@ -248,13 +248,13 @@ impl Link {
                 return Err(StoreError::down("PostgreSQL is unreachable; waiting before the next attempt"));
             }
             Some((_, wait)) => wait,
-            None => PAUSES.base,
+            None => CONNECT_BACKOFF.base,
         };
         // Set before the attempt, so that the pause holds even if the caller stops waiting.
-        state.pause = Some((now + wait, PAUSES.after(wait)));
-        let opened = timeout(self.setup.patience, Session::open(&self.address, self.setup)).await;
+        state.pause = Some((now + wait, CONNECT_BACKOFF.after(wait)));
+        let opened = timeout(self.setup.patience, PgSession::open(&self.address, self.setup)).await;
         // An attempt may take longer than the pause: callers that waited for it do not each make another.
-        state.pause = Some((Instant::now() + wait, PAUSES.after(wait)));
+        state.pause = Some((Instant::now() + wait, CONNECT_BACKOFF.after(wait)));
         let session =
             Arc::new(opened.map_err(|_| StoreError::down("PostgreSQL does not answer"))?.map_err(failed)?);
         (state.session, state.pause) = (Some(Arc::clone(&session)), None);

@@ -19,7 +19,7 @@ mod judge;
 mod lease;
 mod link;
 mod list;
-pub mod maintain;
+pub mod maintenance;
 mod names;
 mod operator_queries;
 mod outbox;
@@ -49,10 +49,10 @@ use tokio_postgres::Row;
 
 use self::{
     address::Address,
-    link::{Link, Params, Session, Setup},
+    link::{Link, Params, PgSession, Setup},
     owner::{Doubt, Heart},
     pool::Pool,
-    write::{Job, Writer},
+    write::{BatchJob, BatchWriter},
 };
 use super::{Durability, OpenError, Store, StoreError, codec::DEFAULT_LARGE};
 
@@ -108,9 +108,9 @@ pub struct PostgresStore {
     /// The owner that this handle represents.
     epoch: i64,
     lapse: Duration,
-    queue: mpsc::Sender<Job>,
-    records: mpsc::Sender<records::Job>,
-    reservations: mpsc::Sender<reservations::Job>,
+    queue: mpsc::Sender<BatchJob>,
+    records: mpsc::Sender<records::RecordsJob>,
+    reservations: mpsc::Sender<reservations::ReservationJob>,
     readers: [Link; READERS],
     next_reader: AtomicUsize,
     /// Connections for the lists of callers.
@@ -136,7 +136,7 @@ impl PostgresStore {
         let link = |patience| Link::new(Arc::clone(&address), Setup::within(options.durability, patience));
         let pool = |connections| Pool::new(&address, options.durability, connections, options.list_timeout);
         let (queue, jobs) = mpsc::channel(QUEUE);
-        tokio::spawn(Writer::new(link(options.patience), epoch, options.large).run(jobs));
+        tokio::spawn(BatchWriter::new(link(options.patience), epoch, options.large).run(jobs));
         let (records, puts) = mpsc::channel(QUEUE);
         tokio::spawn(records::keep(link(options.patience), puts));
         let (reservations, wanted) = mpsc::channel(QUEUE);
@@ -179,8 +179,8 @@ impl PostgresStore {
 }
 
 /// Opens a separate connection.
-async fn open(address: &Address, patience: Duration, durability: Durability) -> Result<Session, OpenError> {
-    let opened = Session::open(address, Setup::within(durability, patience)).await;
+async fn open(address: &Address, patience: Duration, durability: Durability) -> Result<PgSession, OpenError> {
+    let opened = PgSession::open(address, Setup::within(durability, patience)).await;
     opened.map_err(|error| schema::refused(&link::failed(error), address))
 }
 

@@ -45,7 +45,7 @@ macro_rules! newest {
 const NEWEST: &str = newest!("");
 const NEWEST_IN_STATE: &str = newest!("AND state = $7");
 
-const WHOSE: &str =
+const SCOPE_OF_TASK: &str =
     "SELECT s.agent, s.tenant, s.owner FROM tasks t JOIN scopes s ON s.id = t.scope WHERE t.id = $1";
 
 /// Uses the counters: the time depends on the number of callers, not of tasks.
@@ -90,7 +90,9 @@ impl OperatorQueries for PostgresStore {
     }
 
     async fn find_task(&self, id: &TaskId) -> Result<Option<(Scope, StoredTask)>, StoreError> {
-        let Some(row) = self.reads().query_opt(WHOSE, &[&text(id.as_str())]).await? else { return Ok(None) };
+        let Some(row) = self.reads().query_opt(SCOPE_OF_TASK, &[&text(id.as_str())]).await? else {
+            return Ok(None);
+        };
         let scope = scope(&row, 0);
         Ok(read::task(self, &scope, id).await?.map(|stored| (scope, stored)))
     }

@@ -19,7 +19,7 @@ use tokio_util::{
 
 use super::{
     PostgresStore,
-    link::{Link, Params, Session},
+    link::{Link, Params, PgSession},
     names::{plain, text},
     read,
 };
@@ -77,10 +77,10 @@ const MINE: &str =
 const TURNS: &str = "SELECT id, begun, body FROM turns WHERE task = $1 ORDER BY id";
 
 /// The number of heartbeats between two removals of stopped owners.
-const BEATS_PER_CLEANING: u32 = 10;
+const HEARTBEATS_PER_CLEANUP: u32 = 10;
 
 /// Registers a new owner; returns its number.
-pub(super) async fn enter(session: &Session) -> Result<i64, StoreError> {
+pub(super) async fn enter(session: &PgSession) -> Result<i64, StoreError> {
     let row = session.query_opt(ENTER, &[]).await?;
     row.map(|row| row.get(0)).ok_or_else(|| StoreError::broken("no number assigned to this owner"))
 }
@@ -97,7 +97,7 @@ pub(super) struct Heart {
 impl Heart {
     pub(super) fn start(link: Link, epoch: i64, beat: Duration, lapse: Duration) -> Self {
         let (task, over) = (TaskTracker::new(), CancellationToken::new());
-        let beating = task.spawn(pulse(link, epoch, beat, lapse, over.clone()));
+        let beating = task.spawn(heartbeat(link, epoch, beat, lapse, over.clone()));
         task.close();
         #[cfg(not(any(test, feature = "test-util")))]
         drop(beating);
@@ -122,14 +122,14 @@ impl Heart {
     }
 }
 
-async fn pulse(link: Link, epoch: i64, beat: Duration, lapse: Duration, over: CancellationToken) {
+async fn heartbeat(link: Link, epoch: i64, beat: Duration, lapse: Duration, over: CancellationToken) {
     let mut ticks = tokio::time::interval(beat);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut beats, mut missed) = (0_u32, false);
     while over.run_until_cancelled(ticks.tick()).await.is_some() {
         beats = beats.wrapping_add(1);
         let mut done = link.query(BEAT, &[&epoch]).await.map(drop);
-        if done.is_ok() && beats.is_multiple_of(BEATS_PER_CLEANING) {
+        if done.is_ok() && beats.is_multiple_of(HEARTBEATS_PER_CLEANUP) {
             // Bounded, so that the next heartbeat is not late; the removal is repeated anyway.
             done = timeout(beat.max(lapse / 4), clean(&link, lapse)).await.unwrap_or(Ok(()));
         }

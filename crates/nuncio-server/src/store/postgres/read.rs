@@ -16,7 +16,7 @@ use super::{
     owner, reservations,
 };
 use crate::store::{
-    Answer, Links, MOST_CHILDREN, Outcome, Projection, Scope, StoreError, StoredEvent, StoredTask,
+    IdempotentAnswer, Links, MAX_CHILDREN, Outcome, Projection, Scope, StoreError, StoredEvent, StoredTask,
     codec::{Blobs, Digest, Draft, damaged, decode_segment, digests},
 };
 
@@ -247,7 +247,7 @@ pub(super) async fn events(
 }
 
 pub(super) async fn links(store: &PostgresStore, scope: &Scope, id: &TaskId) -> Result<Links, StoreError> {
-    let (id, scope, most) = (text(id.as_str()), scope_id(scope), MOST_CHILDREN as i64);
+    let (id, scope, most) = (text(id.as_str()), scope_id(scope), MAX_CHILDREN as i64);
     let params: Params<'_> = &[&id, &scope, &most];
     let reads = store.reads();
     let (parents, children) =
@@ -260,7 +260,7 @@ pub(super) async fn idempotent_outcome(
     store: &PostgresStore,
     scope: &Scope,
     key: &str,
-) -> Result<Option<Answer>, StoreError> {
+) -> Result<Option<IdempotentAnswer>, StoreError> {
     let params: Params<'_> = &[&scope_id(scope), &text(key), &owner::millis(store.lapse)];
     let Some(row) = store.reads().query_opt(ANSWER, params).await? else { return Ok(None) };
     let digest = row.get::<_, &[u8]>(0).try_into().map_err(damaged)?;
@@ -273,5 +273,5 @@ pub(super) async fn idempotent_outcome(
         }
         (None, None) => return Err(damaged("an answer has no outcome")),
     };
-    Ok(Some(Answer { digest, outcome }))
+    Ok(Some(IdempotentAnswer { digest, outcome }))
 }

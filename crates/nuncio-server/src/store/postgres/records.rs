@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 
 use super::{
     PostgresStore,
-    link::{Link, Session, again, code},
+    link::{Link, PgSession, again, code},
     names::{plain, text},
 };
 use crate::store::{
@@ -58,22 +58,22 @@ const PRUNE: &str = "WITH old AS (
   DELETE FROM records r USING old WHERE r.kind = old.kind AND r.key = old.key AND r.at < $2 RETURNING 1";
 
 /// The maximum number of records in one statement of joined batches, and their maximum size in bytes.
-const MOST_RECORDS: usize = 1_024;
-const MOST_BYTES: usize = 32 << 20;
+const MAX_RECORDS: usize = 1_024;
+const MAX_BYTES: usize = 32 << 20;
 
 /// The number of attempts of a statement that conflicts with others.
 const ATTEMPTS: usize = 10;
 
 /// One result per record.
-type Results = Result<Vec<Result<u64, Refused>>, StoreError>;
+type RecordResults = Result<Vec<Result<u64, Refused>>, StoreError>;
 
 /// Records to write, and the channel for the results.
-pub(super) struct Job {
+pub(super) struct RecordsJob {
     puts: Vec<PutRecord>,
-    done: oneshot::Sender<Results>,
+    done: oneshot::Sender<RecordResults>,
 }
 
-impl Job {
+impl RecordsJob {
     fn bytes(&self) -> usize {
         self.puts.iter().map(|put| put.key.len() + put.value.len()).sum()
     }
@@ -107,13 +107,13 @@ impl Records for PostgresStore {
         rows.iter().map(read).collect()
     }
 
-    async fn put_records(&self, puts: Vec<PutRecord>) -> Results {
+    async fn put_records(&self, puts: Vec<PutRecord>) -> RecordResults {
         if puts.is_empty() {
             return Ok(Vec::new());
         }
         let (done, results) = oneshot::channel();
         let stopped = || StoreError::down("the writer has stopped");
-        self.records.send(Job { puts, done }).await.map_err(|_| stopped())?;
+        self.records.send(RecordsJob { puts, done }).await.map_err(|_| stopped())?;
         results.await.map_err(|_| stopped())?
     }
 
@@ -145,12 +145,12 @@ fn read(row: &Row) -> Result<Record, StoreError> {
 }
 
 /// Writes queued records until all senders are dropped.
-pub(super) async fn keep(link: Link, mut queue: mpsc::Receiver<Job>) {
+pub(super) async fn keep(link: Link, mut queue: mpsc::Receiver<RecordsJob>) {
     while let Some(first) = queue.recv().await {
         let (mut records, mut bytes) = (first.puts.len(), first.bytes());
         let mut jobs = vec![first];
-        while records < MOST_RECORDS
-            && bytes < MOST_BYTES
+        while records < MAX_RECORDS
+            && bytes < MAX_BYTES
             && let Ok(job) = queue.try_recv()
         {
             records += job.puts.len();
@@ -160,7 +160,7 @@ pub(super) async fn keep(link: Link, mut queue: mpsc::Receiver<Job>) {
         let all: Vec<&PutRecord> = jobs.iter().flat_map(|job| &job.puts).collect();
         let results = put_all(&link, &all).await;
         let mut rest = results.as_ref().map(|results| results.iter().cloned());
-        for Job { puts, done } in jobs {
+        for RecordsJob { puts, done } in jobs {
             let own = match &mut rest {
                 Ok(rest) => Ok(rest.by_ref().take(puts.len()).collect()),
                 Err(error) => Err(again(error)),
@@ -171,7 +171,7 @@ pub(super) async fn keep(link: Link, mut queue: mpsc::Receiver<Job>) {
     }
 }
 
-async fn put_all(link: &Link, puts: &[&PutRecord]) -> Results {
+async fn put_all(link: &Link, puts: &[&PutRecord]) -> RecordResults {
     let waves = waves(puts);
     for _ in 0..ATTEMPTS {
         match put_waves(link, puts, &waves).await {
@@ -189,7 +189,7 @@ fn in_the_way() -> StoreError {
 }
 
 /// One transaction, usually of one statement.
-async fn put_waves(link: &Link, puts: &[&PutRecord], waves: &[Vec<usize>]) -> Results {
+async fn put_waves(link: &Link, puts: &[&PutRecord], waves: &[Vec<usize>]) -> RecordResults {
     let mut results = vec![Ok(0); puts.len()];
     if let [wave] = waves {
         put_wave(&*link.session().await?, puts, wave, &mut results).await?;
@@ -204,7 +204,7 @@ async fn put_waves(link: &Link, puts: &[&PutRecord], waves: &[Vec<usize>]) -> Re
 }
 
 async fn put_wave(
-    session: &Session,
+    session: &PgSession,
     puts: &[&PutRecord],
     wave: &[usize],
     results: &mut [Result<u64, Refused>],
@@ -235,7 +235,7 @@ type Versions = (Option<u64>, Option<u64>);
 
 /// Writes records that are sorted by kind and key.
 async fn put_once<'a>(
-    session: &Session,
+    session: &PgSession,
     puts: impl Iterator<Item = &'a PutRecord> + Clone,
 ) -> Result<Vec<Versions>, StoreError> {
     let kinds: Vec<Cow<'_, str>> = puts.clone().map(|put| text(&put.kind)).collect();

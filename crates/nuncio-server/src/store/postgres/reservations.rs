@@ -66,23 +66,23 @@ const ABANDONED: &str = "SELECT r.id, r.key, a.digest, r.at, r.body, s.tenant, s
 const MAX_RESERVATIONS: usize = 1_024;
 const MAX_BYTES: usize = 32 << 20;
 
-type Answer = Result<Result<(), Refused>, StoreError>;
+type ReserveResult = Result<Result<(), Refused>, StoreError>;
 
 /// A reservation to make, and the channel for the result.
-pub(super) struct Job {
+pub(super) struct ReservationJob {
     reservation: Reservation,
-    done: oneshot::Sender<Answer>,
+    done: oneshot::Sender<ReserveResult>,
 }
 
-pub(super) async fn reserve(store: &PostgresStore, reservation: Reservation) -> Answer {
+pub(super) async fn reserve(store: &PostgresStore, reservation: Reservation) -> ReserveResult {
     let (done, answer) = oneshot::channel();
     let stopped = || StoreError::down("the writer has stopped");
-    store.reservations.send(Job { reservation, done }).await.map_err(|_| stopped())?;
+    store.reservations.send(ReservationJob { reservation, done }).await.map_err(|_| stopped())?;
     answer.await.map_err(|_| stopped())?
 }
 
 /// Makes the queued reservations, until all senders are dropped.
-pub(super) async fn run(link: Link, me: i64, mut queue: mpsc::Receiver<Job>) {
+pub(super) async fn run(link: Link, me: i64, mut queue: mpsc::Receiver<ReservationJob>) {
     while let Some(first) = queue.recv().await {
         let mut bytes = first.reservation.body.len();
         let mut jobs = vec![first];
@@ -94,7 +94,7 @@ pub(super) async fn run(link: Link, me: i64, mut queue: mpsc::Receiver<Job>) {
             jobs.push(job);
         }
         let made = reserve_all(&link, me, jobs.iter().map(|job| &job.reservation)).await;
-        for Job { reservation, done } in jobs {
+        for ReservationJob { reservation, done } in jobs {
             let answer = match &made {
                 Ok(made) => Ok(judge::key(!made.contains(&reservation.task_id))),
                 Err(error) => Err(again(error)),

@@ -7,7 +7,7 @@ use tokio_postgres::error::SqlState;
 
 use super::{
     address::Address,
-    link::{Session, code},
+    link::{PgSession, code},
 };
 use crate::store::{OpenError, StoreError};
 
@@ -28,7 +28,7 @@ pub(super) const KNOWN: i64 = STEPS.len() as i64;
 const LOCK: &str = "SELECT pg_advisory_xact_lock(2602001)";
 
 /// Migrates the database to the current version; returns the version before.
-pub(super) async fn migrate(session: &Session, address: &Address) -> Result<i64, OpenError> {
+pub(super) async fn migrate(session: &PgSession, address: &Address) -> Result<i64, OpenError> {
     let other = |error: StoreError| refused(&error, address);
     session.run("BEGIN").await.map_err(other)?;
     let found = step_by_step(session, address).await;
@@ -39,7 +39,7 @@ pub(super) async fn migrate(session: &Session, address: &Address) -> Result<i64,
     Ok(found)
 }
 
-async fn step_by_step(session: &Session, address: &Address) -> Result<i64, OpenError> {
+async fn step_by_step(session: &PgSession, address: &Address) -> Result<i64, OpenError> {
     let other = |error: StoreError| refused(&error, address);
     session.run(LOCK).await.map_err(other)?;
     let found = version(session, address).await?;
@@ -56,7 +56,7 @@ async fn step_by_step(session: &Session, address: &Address) -> Result<i64, OpenE
 }
 
 /// The version of the database: the number of applied migrations.
-pub(super) async fn version(session: &Session, address: &Address) -> Result<i64, OpenError> {
+pub(super) async fn version(session: &PgSession, address: &Address) -> Result<i64, OpenError> {
     let other = |error: StoreError| refused(&error, address);
     const LOOK: &str =
         "SELECT to_regnamespace('nuncio') IS NOT NULL, to_regclass('nuncio.schema_version') IS NOT NULL";

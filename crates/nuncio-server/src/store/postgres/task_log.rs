@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use nuncio_protocol::{Message, Seq, Task, TaskId, Timestamp};
 use tokio::sync::oneshot;
 
-use super::{PostgresStore, forget, link::persist, list, owner, read, reservations, single, write::Job};
+use super::{PostgresStore, forget, link::persist, list, owner, read, reservations, single, write::BatchJob};
 use crate::store::{
-    Answer, Commit, IdempotencyKey, Links, Orphan, Projection, Prune, Refused, Reservation, Scope,
+    Commit, IdempotencyKey, IdempotentAnswer, Links, Orphan, Projection, Prune, Refused, Reservation, Scope,
     StoreError, StoredEvent, StoredTask, TaskLog, TaskPage, TaskQuery, TurnChange,
 };
 
@@ -17,7 +17,7 @@ impl TaskLog for PostgresStore {
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
         let (done, results) = oneshot::channel();
         let stopped = || StoreError::down("the writer has stopped");
-        self.queue.send(Job { batch, done }).await.map_err(|_| stopped())?;
+        self.queue.send(BatchJob { batch, done }).await.map_err(|_| stopped())?;
         results.await.map_err(|_| stopped())?
     }
 
@@ -51,7 +51,11 @@ impl TaskLog for PostgresStore {
         read::links(self, scope, id).await
     }
 
-    async fn idempotent_outcome(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError> {
+    async fn idempotent_outcome(
+        &self,
+        scope: &Scope,
+        key: &str,
+    ) -> Result<Option<IdempotentAnswer>, StoreError> {
         read::idempotent_outcome(self, scope, key).await
     }
 

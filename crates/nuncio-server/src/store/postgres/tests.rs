@@ -2,7 +2,7 @@
 
 mod forget;
 mod lists;
-mod maintain;
+mod maintenance;
 mod migrate;
 mod open;
 mod outbox;
@@ -80,7 +80,7 @@ async fn rows(url: &str) -> Vec<(String, u64)> {
 
 /// The problems that the check of the whole database finds.
 async fn problems(url: &str) -> Vec<String> {
-    super::maintain::check(url).await.unwrap()
+    super::maintenance::check(url).await.unwrap()
 }
 
 /// Repeats an attempt until it succeeds; there is no signal for changes in the server.

@@ -11,7 +11,7 @@ use super::{
     names::{plain, scope_id, text},
     owed::replace,
 };
-use crate::store::{MOST_WEBHOOKS, Refused, Scope, StoreError, Webhook};
+use crate::store::{MAX_WEBHOOKS, Refused, Scope, StoreError, Webhook};
 
 /// Keeps entries of the task from being written meanwhile.
 const LOCK_TASK: &str = "SELECT FROM tasks WHERE id = $1 AND scope = $2 FOR UPDATE";
@@ -46,7 +46,7 @@ pub(super) async fn put(
     let (task, scope_id, agent) = (text(task.as_str()), scope_id(scope), text(&scope.agent));
     let (uid, id) = (text(&webhook.uid), text(webhook.id.as_str()));
     let (target, body) = (text(&webhook.target), text(&webhook.body));
-    let (now, most) = (now.as_millis(), MOST_WEBHOOKS as i64);
+    let (now, most) = (now.as_millis(), MAX_WEBHOOKS as i64);
     let transaction = store.outbox.begin().await?;
     let session = &transaction.session;
     let put = if session.query_opt(LOCK_TASK, &[&task, &scope_id]).await?.is_none() {

@@ -25,25 +25,25 @@ use crate::store::{
 };
 
 /// One result per entry.
-pub(super) type Results = Result<Vec<Result<(), Refused>>, StoreError>;
+pub(super) type BatchResults = Result<Vec<Result<(), Refused>>, StoreError>;
 
 /// A batch, and the channel for its results.
-pub(super) struct Job {
+pub(super) struct BatchJob {
     pub(super) batch: Vec<Commit>,
-    pub(super) done: oneshot::Sender<Results>,
+    pub(super) done: oneshot::Sender<BatchResults>,
 }
 
 /// The maximum number of entries in one transaction of joined batches.
-const MOST_ENTRIES: usize = 1_024;
+const MAX_ENTRIES: usize = 1_024;
 
 /// The approximate maximum size of a statement in bytes; PostgreSQL's own limit is 1 GB.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// The maximum number of scopes and tasks in the writer's caches; full caches are cleared.
-const MOST_REMEMBERED: usize = 100_000;
+const MAX_CACHED: usize = 100_000;
 
 /// Writes batches.
-pub(super) struct Writer {
+pub(super) struct BatchWriter {
     link: Link,
     me: i64,
     /// The size in bytes above which content is stored beside the log.
@@ -54,17 +54,17 @@ pub(super) struct Writer {
     snapshots: HashMap<TaskId, Seq>,
 }
 
-impl Writer {
+impl BatchWriter {
     pub(super) fn new(link: Link, me: i64, large: usize) -> Self {
         Self { link, me, large, named: HashSet::new(), snapshots: HashMap::new() }
     }
 
     /// Writes until all senders are dropped.
-    pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Job>) {
+    pub(super) async fn run(mut self, mut queue: mpsc::Receiver<BatchJob>) {
         while let Some(first) = queue.recv().await {
             let mut jobs = vec![first];
             let mut entries = jobs[0].batch.len();
-            while entries < MOST_ENTRIES
+            while entries < MAX_ENTRIES
                 && let Ok(job) = queue.try_recv()
             {
                 entries += job.batch.len();
@@ -77,7 +77,7 @@ impl Writer {
         }
     }
 
-    async fn commit(&mut self, batch: Vec<Commit>) -> Results {
+    async fn commit(&mut self, batch: Vec<Commit>) -> BatchResults {
         let entries = batch.len();
         let mut writes: Vec<Ready> =
             coalesce(batch, self.large).into_iter().map(|write| self.ready(write)).collect();
@@ -170,10 +170,10 @@ impl Writer {
 
     /// Updates the caches for the next batch.
     fn remember(&mut self, written: &Ready) {
-        if self.named.len() > MOST_REMEMBERED {
+        if self.named.len() > MAX_CACHED {
             self.named.clear();
         }
-        if self.snapshots.len() > MOST_REMEMBERED {
+        if self.snapshots.len() > MAX_CACHED {
             self.snapshots.clear();
         }
         if written.creates() {
@@ -230,7 +230,7 @@ fn waves<'a>(writes: &[&'a Ready]) -> Vec<Vec<&'a Ready>> {
         let mut bytes = 0;
         let cut = wave.chunk_by(|_, next| {
             bytes += next.size();
-            let fits = bytes <= MOST_BYTES;
+            let fits = bytes <= MAX_BYTES;
             bytes = if fits { bytes } else { 0 };
             fits
         });
@@ -240,7 +240,7 @@ fn waves<'a>(writes: &[&'a Ready]) -> Vec<Vec<&'a Ready>> {
 }
 
 /// Sends each batch its part of the results.
-fn answer(results: Results, lengths: Vec<usize>, tell: Vec<oneshot::Sender<Results>>) {
+fn answer(results: BatchResults, lengths: Vec<usize>, tell: Vec<oneshot::Sender<BatchResults>>) {
     match results {
         Ok(results) => {
             let mut rest = results.into_iter();

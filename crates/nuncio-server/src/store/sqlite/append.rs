@@ -6,12 +6,12 @@ use rusqlite::{OptionalExtension as _, params};
 
 use super::{
     schema::{LAST_SEQ, log_rowid},
-    write::Session,
+    write::WriteSession,
 };
 use crate::store::{
     Refused, StoreError, StoredTurn,
     codec::{Drops, Snapshot, TaskWrite, state_code, state_of},
-    judge::{self, TaskFacts, Verdict},
+    judge::{self, Judgement, TaskFacts},
 };
 
 /// The maximum size in bytes of a memo in the task's row; larger ones are in a table of their own.
@@ -45,7 +45,7 @@ impl Row {
     }
 }
 
-impl Session {
+impl WriteSession {
     /// Appends the entries of a batch; returns one result per entry.
     pub(super) fn append(
         &mut self,
@@ -218,7 +218,7 @@ impl Session {
     }
 
     /// Ends the reservation of a task that is created, or takes the write's key if there is none.
-    fn take_name(&self, scope: i64, task: i64, write: &TaskWrite) -> Result<Verdict, StoreError> {
+    fn take_name(&self, scope: i64, task: i64, write: &TaskWrite) -> Result<Judgement, StoreError> {
         if write.reserved {
             return self.end_reservation(scope, task, write);
         }
@@ -226,7 +226,7 @@ impl Session {
     }
 
     /// Takes the key by inserting it, which also shows whether it is taken.
-    fn take_key(&self, scope: i64, task: i64, write: &TaskWrite) -> Result<Verdict, StoreError> {
+    fn take_key(&self, scope: i64, task: i64, write: &TaskWrite) -> Result<Judgement, StoreError> {
         let Some(idempotency) = write.key() else { return Ok(Ok(())) };
         let mut insert = self.db.prepare_cached(
             "INSERT INTO answers (scope, key, digest, at, task) VALUES (?1, ?2, ?3, ?4, ?5)

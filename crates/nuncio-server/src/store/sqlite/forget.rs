@@ -4,7 +4,7 @@ use rusqlite::{Row, params};
 
 use super::{
     schema::{LAST_SEQ, log_rowid},
-    write::Session,
+    write::WriteSession,
 };
 use crate::store::{
     ErasureTarget, Prune, Pruned, StoreError,
@@ -24,7 +24,7 @@ impl Old {
     }
 }
 
-impl Session {
+impl WriteSession {
     pub(super) fn prune(
         &mut self,
         Prune { agent, what, before }: &Prune,

@@ -56,8 +56,8 @@ impl Lock {
         let mut file = private(&beside(path, ".lock")).map_err(|error| unopened(path, &error))?;
         match lock(&mut file, pause) {
             Ok(()) => {}
-            Err(Taken::By(pid)) => return Err(OpenError::LockedBy { path: path.to_owned(), pid }),
-            Err(Taken::Failed(error)) => return Err(unopened(path, &error)),
+            Err(LockRefusal::By(pid)) => return Err(OpenError::LockedBy { path: path.to_owned(), pid }),
+            Err(LockRefusal::Failed(error)) => return Err(unopened(path, &error)),
         }
         let told = file.set_len(0).and_then(|()| file.rewind());
         let told = told.and_then(|()| writeln!(file, "{}", std::process::id()));
@@ -67,24 +67,24 @@ impl Lock {
 }
 
 /// The reason for which the lock was not taken.
-enum Taken {
+enum LockRefusal {
     /// This process holds it; 0 if it is unknown.
     By(u32),
     Failed(io::Error),
 }
 
 /// Locks the file; waits for a lock that a dead process has left to its child.
-fn lock(file: &mut File, mut pause: impl FnMut()) -> Result<(), Taken> {
+fn lock(file: &mut File, mut pause: impl FnMut()) -> Result<(), LockRefusal> {
     let mut retries = 0;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(()),
-            Err(TryLockError::Error(error)) => return Err(Taken::Failed(error)),
+            Err(TryLockError::Error(error)) => return Err(LockRefusal::Failed(error)),
             Err(TryLockError::WouldBlock) => {}
         }
         let owner = owner(file);
         if retries >= MAX_ORPHAN_RETRIES || !owner.is_some_and(is_dead) {
-            return Err(Taken::By(owner.unwrap_or(0)));
+            return Err(LockRefusal::By(owner.unwrap_or(0)));
         }
         retries += 1;
         pause();

@@ -16,7 +16,7 @@ mod forget;
 mod lease;
 mod list;
 mod lock;
-pub mod maintain;
+pub mod maintenance;
 mod operator_queries;
 mod outbox;
 mod read;
@@ -43,7 +43,7 @@ use self::{
     lease::HeldLeases,
     lock::Lock,
     readers::{NearReaders, Readers},
-    write::Writer,
+    write::WriterQueue,
 };
 use super::{Durability, OpenError, Store, StoreError, codec::DEFAULT_LARGE};
 
@@ -83,7 +83,7 @@ impl Default for SqliteOptions {
 /// A store in a SQLite database. When it is dropped, queued work is still done, and the file is released a
 /// moment later; [`close`](Store::close) waits for that.
 pub struct SqliteStore {
-    writer: Writer,
+    writer: WriterQueue,
     near: NearReaders,
     readers: Readers,
     lists: Readers,
@@ -126,9 +126,9 @@ impl SqliteStore {
         let limit = Some(options.list_timeout);
         let lists = Readers::start(path, LISTS, limit, &mut threads)?;
         let operator_queries = Readers::start(path, OPERATOR_QUERIES, limit, &mut threads)?;
-        let started = Writer::start(db, me, lock);
+        let started = WriterQueue::start(db, me, lock);
         let (writer, thread) = started.map_err(|error| lock::unopened(path, &error))?;
-        // The writer is joined last, so that no reader has the file open when it checkpoints.
+        // The writer is the last one, so that no reader has the file open when it checkpoints.
         threads.push(thread);
         Ok(Self {
             writer,
@@ -145,6 +145,12 @@ impl SqliteStore {
     }
 }
 
+/// Waits for the end of these threads; true if none has panicked.
+async fn joined(threads: impl IntoIterator<Item = JoinHandle<()>> + Send + 'static) -> bool {
+    let joined = tokio::task::spawn_blocking(|| threads.into_iter().try_for_each(JoinHandle::join));
+    matches!(joined.await, Ok(Ok(())))
+}
+
 fn bounded(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
@@ -157,7 +163,7 @@ impl Store for SqliteStore {
 
     async fn secret(&self, name: &str) -> Result<[u8; 32], StoreError> {
         let name = format!("secret {name}");
-        let work = move |session: &mut write::Session| {
+        let work = move |session: &mut write::WriteSession| {
             let made: [u8; 32] = rand::random();
             let keep = "INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING";
             session.db.execute(keep, params![name, made])?;
@@ -169,7 +175,7 @@ impl Store for SqliteStore {
 
     async fn ready(&self) -> Result<(), StoreError> {
         self.readers.ask(|db| Ok(db.query_row("SELECT count(*) FROM meta", [], |_| Ok(()))?)).await?;
-        let work = |session: &mut write::Session| {
+        let work = |session: &mut write::WriteSession| {
             // A real write, which fails on a full disk.
             session.db.execute("UPDATE meta SET value = value WHERE name = 'epoch'", [])?;
             Ok(())
@@ -181,10 +187,12 @@ impl Store for SqliteStore {
     async fn close(&self) {
         self.near.close();
         [&self.readers, &self.lists, &self.operator_queries].into_iter().for_each(Readers::close);
+        let mut threads = std::mem::take(&mut *self.threads.lock());
+        let writer = threads.pop();
+        let readers = joined(threads).await;
+        // Only now: a connection that closes while another is open leaves the write-ahead log as a file.
         self.writer.close();
-        let threads = std::mem::take(&mut *self.threads.lock());
-        let joined = tokio::task::spawn_blocking(|| threads.into_iter().try_for_each(JoinHandle::join));
-        if !matches!(joined.await, Ok(Ok(()))) {
+        if !(joined(writer).await && readers) {
             tracing::error!("a thread of the task store has panicked");
         }
     }

@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use nuncio_protocol::{PushConfigId, Seq, TaskId, Timestamp};
 use rusqlite::{OptionalExtension as _, params};
 
-use super::{SqliteStore, deliveries, lease, read, write::Session};
+use super::{SqliteStore, deliveries, lease, read, write::WriteSession};
 use crate::store::{
-    DeliveryOutcome, Lease, Leases, MOST_WEBHOOKS, Outbox, Redrive, Refused, Scope, Settled, StoreError,
-    Then, Webhook, codec::millis_from, outbox::MOST_ATTEMPTS,
+    DeliveryOutcome, Lease, Leases, MAX_WEBHOOKS, Outbox, Redrive, Refused, Scope, Settled, StoreError, Then,
+    Webhook, codec::millis_from, outbox::MAX_ATTEMPTS,
 };
 
-impl Session {
+impl WriteSession {
     pub(super) fn put_webhook(
         &self,
         scope: &Scope,
@@ -24,7 +24,7 @@ impl Session {
         let others = "SELECT count(*) FROM webhooks WHERE task = ?1 AND id <> ?2 AND NOT stopped";
         let mut others = self.db.prepare_cached(others)?;
         let others: i64 = others.query_row(params![task, webhook.id.as_str()], |row| row.get(0))?;
-        if others >= MOST_WEBHOOKS as i64 {
+        if others >= MAX_WEBHOOKS as i64 {
             return Ok(Err(Refused::Full));
         }
         self.upsert_webhook(task, webhook, now).map(Ok)
@@ -129,7 +129,7 @@ impl Session {
              END
              WHERE webhook = ?1 AND seq = ?2 AND state = 0",
         )?;
-        set.execute(params![key, seq.0 as i64, state.code(), attempt, MOST_ATTEMPTS as i64])?;
+        set.execute(params![key, seq.0 as i64, state.code(), attempt, MAX_ATTEMPTS as i64])?;
         Ok(())
     }
 
@@ -244,7 +244,7 @@ impl Outbox for SqliteStore {
             return Ok(());
         }
         let done: Vec<_> = settled.iter().map(|one| (Arc::clone(&one.webhook), one.then)).collect();
-        let work = move |session: &mut Session| settled.iter().try_for_each(|one| session.settle(one));
+        let work = move |session: &mut WriteSession| settled.iter().try_for_each(|one| session.settle(one));
         self.writer.shared(work).await?;
         self.held_leases.let_go(&done);
         Ok(())

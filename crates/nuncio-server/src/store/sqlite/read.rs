@@ -11,7 +11,7 @@ use super::{
     schema::{LAST_SEQ, log_rowid},
 };
 use crate::store::{
-    Answer, Links, MOST_CHILDREN, Outcome, Projection, Scope, StoreError, StoredEvent, StoredTask,
+    IdempotentAnswer, Links, MAX_CHILDREN, Outcome, Projection, Scope, StoreError, StoredEvent, StoredTask,
     codec::{self, Blobs, Draft, damaged},
 };
 
@@ -245,7 +245,7 @@ pub(super) fn links(db: &Connection, scope: &Scope, id: &TaskId) -> Result<Links
             "SELECT tasks.id FROM links JOIN tasks ON tasks.key = links.task
              WHERE links.parent = ?1 AND tasks.scope = ?2 ORDER BY tasks.id LIMIT ?3",
         )?;
-        let most = MOST_CHILDREN as i64;
+        let most = MAX_CHILDREN as i64;
         let children = children
             .query_map(params![id.as_str(), scope, most], |row| row.get::<_, String>(0).map(TaskId::from))?;
         Ok(Links { parents, children: children.collect::<Result<_, _>>()? })
@@ -257,7 +257,7 @@ pub(super) fn idempotent_outcome(
     me: i64,
     scope: &Arc<Scope>,
     key: &str,
-) -> Result<Option<Answer>, StoreError> {
+) -> Result<Option<IdempotentAnswer>, StoreError> {
     let mut find = db.prepare_cached(
         "SELECT digest, tasks.id, reply, reserved, r.id, r.key, digest, r.at, r.body, r.owner
          FROM scopes CROSS JOIN answers ON answers.scope = scopes.key
@@ -276,5 +276,5 @@ pub(super) fn idempotent_outcome(
         let reply: Message = serde_json::from_slice(bytes(row, 2)?.unwrap_or_default()).map_err(damaged)?;
         Outcome::Reply(Arc::new(reply))
     };
-    Ok(Some(Answer { digest: row.get(0)?, outcome }))
+    Ok(Some(IdempotentAnswer { digest: row.get(0)?, outcome }))
 }

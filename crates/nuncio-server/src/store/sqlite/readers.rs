@@ -25,7 +25,7 @@ use crate::store::{OpenError, StoreError};
 const STEPS_PER_CHECK: i32 = 1_000;
 
 /// A query and its limit.
-struct Job {
+struct ReadJob {
     limit: Option<Limit>,
     work: Box<dyn FnOnce(&Connection) + Send>,
 }
@@ -49,7 +49,7 @@ impl Limit {
 
 /// Threads that run queries in the order of arrival, until they are closed.
 pub(super) struct Readers {
-    jobs: Mutex<Option<mpsc::Sender<Job>>>,
+    jobs: Mutex<Option<mpsc::Sender<ReadJob>>>,
     /// The time that a query may take, including its wait for a thread; `None`: no limit.
     timeout: Option<Duration>,
 }
@@ -62,7 +62,7 @@ impl Readers {
         timeout: Option<Duration>,
         threads: &mut Vec<JoinHandle<()>>,
     ) -> Result<Self, OpenError> {
-        let (jobs, queue) = mpsc::channel::<Job>();
+        let (jobs, queue) = mpsc::channel::<ReadJob>();
         let queue = Arc::new(Mutex::new(queue));
         for _ in 0..count.max(1) {
             let (db, current) = open(path)?;
@@ -72,7 +72,7 @@ impl Readers {
                 loop {
                     // The thread that waits for the next job holds the lock; the others wait for the lock.
                     let next = queue.lock().recv();
-                    let Ok(Job { limit, work }) = next else { break };
+                    let Ok(ReadJob { limit, work }) = next else { break };
                     current.lock().clone_from(&limit);
                     work(&db);
                 }
@@ -107,7 +107,7 @@ impl Readers {
             let _ = waiter.send(answer);
         };
         let ended = || StoreError::broken("the readers have ended");
-        let job = Job { limit, work: Box::new(work) };
+        let job = ReadJob { limit, work: Box::new(work) };
         self.jobs.lock().as_ref().and_then(|jobs| jobs.send(job).ok()).ok_or_else(ended)?;
         let answer = answer.await.map_err(|_| ended())?;
         drop(asker);

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use nuncio_protocol::{Seq, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::{SqliteStore, bounded, write::Session};
+use super::{SqliteStore, bounded, write::WriteSession};
 use crate::store::{
     Expect, PutRecord, Record, RecordQuery, Records, Refused, StoreError,
     codec::{millis_from, moment},
@@ -47,7 +47,7 @@ fn read(row: &Row<'_>) -> Result<Record, StoreError> {
     Ok(Record { key: row.get(0)?, value: value.into(), version: version as u64, at: moment(row.get(2)?)? })
 }
 
-impl Session {
+impl WriteSession {
     pub(super) fn put_records(
         &mut self,
         puts: &[PutRecord],

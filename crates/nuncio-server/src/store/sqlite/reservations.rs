@@ -6,14 +6,14 @@ use bytes::Bytes;
 use nuncio_protocol::{Message, TaskId, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::write::Session;
+use super::write::WriteSession;
 use crate::store::{
     IdempotencyKey, Refused, Reservation, Scope, StoreError,
     codec::{TaskWrite, moment},
     judge::{self, ReservationFacts},
 };
 
-impl Session {
+impl WriteSession {
     pub(super) fn reserve(&mut self, reservation: &Reservation) -> Result<Result<(), Refused>, StoreError> {
         let Reservation { scope, task_id, idempotency, at, body } = reservation;
         let (scope, id, at) = (self.scope(scope)?, task_id.as_str(), at.as_millis());

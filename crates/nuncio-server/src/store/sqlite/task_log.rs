@@ -10,8 +10,8 @@ use crate::{
     large_work::{self, LARGE},
     size,
     store::{
-        Answer, Commit, IdempotencyKey, Links, Orphan, Projection, Prune, Refused, Reservation, Scope,
-        StoreError, StoredEvent, StoredTask, TaskLog, TaskPage, TaskQuery, TurnChange, codec,
+        Commit, IdempotencyKey, IdempotentAnswer, Links, Orphan, Projection, Prune, Refused, Reservation,
+        Scope, StoreError, StoredEvent, StoredTask, TaskLog, TaskPage, TaskQuery, TurnChange, codec,
     },
 };
 
@@ -73,7 +73,11 @@ impl TaskLog for SqliteStore {
         self.readers.ask(move |db| read::links(db, &scope, &id)).await
     }
 
-    async fn idempotent_outcome(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError> {
+    async fn idempotent_outcome(
+        &self,
+        scope: &Scope,
+        key: &str,
+    ) -> Result<Option<IdempotentAnswer>, StoreError> {
         let (me, scope, key) = (self.me, Arc::new(scope.clone()), key.to_owned());
         self.readers.ask(move |db| read::idempotent_outcome(db, me, &scope, &key)).await
     }

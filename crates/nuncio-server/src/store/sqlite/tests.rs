@@ -14,7 +14,7 @@ use nuncio_protocol::{Event, Part, Seq, TaskId, TaskState};
 use rusqlite::Connection;
 
 use self::folder::Folder;
-use super::{SqliteOptions, SqliteStore, maintain, schema::KNOWN};
+use super::{SqliteOptions, SqliteStore, maintenance, schema::KNOWN};
 use crate::store::{
     Attempt, Commit, DeliveryOutcome, DeliveryState, Durability, ErasureTarget, Expect, Lease, Leased,
     OpenError, Outcome, Prune, Pruned, PutRecord, Refused, Scope, Settled, Store, StoredTurn, TaskLog, Then,
@@ -155,7 +155,7 @@ async fn a_second_hub_is_refused_with_the_process_of_the_first() {
     let second = SqliteStore::open(&folder.file(), SqliteOptions::default()).await;
     let Err(OpenError::LockedBy { pid, .. }) = second else { panic!("{second:?}") };
     assert_eq!(pid, std::process::id());
-    let vacuum = maintain::vacuum(&folder.file()).unwrap_err().to_string();
+    let vacuum = maintenance::vacuum(&folder.file()).unwrap_err().to_string();
     assert!(vacuum.contains(&format!("in use by process {pid}")), "{vacuum}");
     first.close().await;
     open(&folder.file()).await.close().await;
@@ -242,7 +242,7 @@ async fn what_is_erased_or_pruned_leaves_no_rows() {
     assert!(full.iter().all(|(_, rows)| *rows > 0), "each table is in this test: {full:?}");
     let whose = ErasureTarget { agent: None, tenant: None, owner: Some("ann".into()) };
     assert_eq!(store.erase(&whose, 3).await.unwrap(), 3);
-    assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0], "half-way");
+    assert_eq!(maintenance::check(&folder.file()).unwrap(), [""; 0], "half-way");
     assert_eq!(store.erase(&whose, 100).await.unwrap(), 7);
     let left = |rows: Vec<(String, i64)>| {
         rows.into_iter().filter(|(table, rows)| *rows > 0 && table != "meta").collect::<Vec<_>>()
@@ -265,7 +265,7 @@ async fn what_is_erased_or_pruned_leaves_no_rows() {
         pruned += store.prune(&prune(Pruned::Tasks(*state)), 100).await.unwrap();
     }
     assert_eq!(pruned, 5, "the reply and the finished ones; the interrupted ones have a turn that waits");
-    assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0]);
+    assert_eq!(maintenance::check(&folder.file()).unwrap(), [""; 0]);
 }
 
 #[tokio::test]
@@ -347,9 +347,9 @@ async fn a_backup_of_a_busy_store_opens_and_is_sound() {
     for number in 0..3 {
         let (from, to) = (folder.file(), folder.path().join(format!("copy-{number}")));
         tokio::task::spawn_blocking(move || {
-            assert!(maintain::backup(&from, &to).unwrap() > 0);
-            assert_eq!(maintain::check(&to).unwrap(), [""; 0]);
-            let again = maintain::backup(&from, &to).unwrap_err().to_string();
+            assert!(maintenance::backup(&from, &to).unwrap() > 0);
+            assert_eq!(maintenance::check(&to).unwrap(), [""; 0]);
+            let again = maintenance::backup(&from, &to).unwrap_err().to_string();
             assert!(again.contains("choose a new file"), "{again}");
         })
         .await
@@ -373,10 +373,10 @@ async fn a_vacuum_gives_back_the_room_of_what_was_erased() {
     store.ready().await.unwrap();
     drop(store);
     end(handle).await;
-    let (before, after) = maintain::vacuum(&folder.file()).unwrap();
+    let (before, after) = maintenance::vacuum(&folder.file()).unwrap();
     assert!(after < before, "{before} to {after}");
-    assert_eq!(maintain::migrate(&folder.file()).unwrap(), (KNOWN, KNOWN));
-    assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0]);
+    assert_eq!(maintenance::migrate(&folder.file()).unwrap(), (KNOWN, KNOWN));
+    assert_eq!(maintenance::check(&folder.file()).unwrap(), [""; 0]);
 }
 
 #[tokio::test]
@@ -386,7 +386,7 @@ async fn a_full_disk_refuses_all_who_write_until_there_is_room() {
     let store: Arc<dyn Store> = handle.clone();
     let mut writer = Writer::create(&store, &scope("ann"), "t-1", "c-1", 1).await;
     let limit = |pages: u32| {
-        let work = move |session: &mut super::write::Session| {
+        let work = move |session: &mut super::write::WriteSession| {
             session.db.pragma_update(None, "max_page_count", pages).map_err(Into::into)
         };
         handle.writer.alone(work)
@@ -415,5 +415,5 @@ async fn a_full_disk_refuses_all_who_write_until_there_is_room() {
     );
     (writer.task, writer.seq) = stored(&*store, &writer.scope, &"t-1".into()).await.unwrap();
     writer.status(TaskState::Completed, 2).await;
-    assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0]);
+    assert_eq!(maintenance::check(&folder.file()).unwrap(), [""; 0]);
 }

@@ -6,14 +6,14 @@ use bytes::Bytes;
 use nuncio_protocol::{Seq, TaskId};
 use rusqlite::{Row, params};
 
-use super::{read, write::Session};
+use super::{read, write::WriteSession};
 use crate::store::{
     Orphan, Refused, Scope, StoreError, StoredTurn, TurnChange,
     codec::state_of,
     judge::{self, TaskFacts},
 };
 
-impl Session {
+impl WriteSession {
     pub(super) fn update_turn(
         &mut self,
         scope: &Scope,

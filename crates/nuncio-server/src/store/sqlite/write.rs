@@ -17,7 +17,7 @@ use super::{error, lock::Lock};
 use crate::store::{Scope, StoreError};
 
 /// The maximum number of jobs in a transaction, so that the first does not wait for too many others.
-const MOST_JOBS: usize = 512;
+const MAX_JOBS: usize = 512;
 
 /// The approximate number of bytes after which the write-ahead log is checkpointed.
 const CHECKPOINT_AFTER: usize = 8 << 20;
@@ -26,7 +26,7 @@ const CHECKPOINT_AFTER: usize = 8 << 20;
 const OVERHEAD: usize = 16 << 10;
 
 /// The maximum number of cached scopes.
-const MOST_SCOPES: usize = 50_000;
+const MAX_CACHED_SCOPES: usize = 50_000;
 
 /// The company of a job in its transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,10 +40,10 @@ enum Company {
 }
 
 /// A unit of work in a transaction.
-trait Job: Send {
+trait WriteJob: Send {
     fn company(&self) -> Company;
 
-    fn run(&mut self, session: &mut Session) -> Result<(), StoreError>;
+    fn run(&mut self, session: &mut WriteSession) -> Result<(), StoreError>;
 
     /// Notifies the waiter when the transaction has been committed or has failed.
     fn settle(self: Box<Self>, failure: Option<&StoreError>);
@@ -56,16 +56,16 @@ struct Work<T, F> {
     waiter: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T, F> Job for Work<T, F>
+impl<T, F> WriteJob for Work<T, F>
 where
     T: Send,
-    F: FnOnce(&mut Session) -> Result<T, StoreError> + Send,
+    F: FnOnce(&mut WriteSession) -> Result<T, StoreError> + Send,
 {
     fn company(&self) -> Company {
         self.company
     }
 
-    fn run(&mut self, session: &mut Session) -> Result<(), StoreError> {
+    fn run(&mut self, session: &mut WriteSession) -> Result<(), StoreError> {
         if let Some(work) = self.work.take() {
             self.done = Some(work(session)?);
         }
@@ -84,13 +84,13 @@ where
 }
 
 /// The queue of the writer. Closing it ends the thread.
-pub(super) struct Writer(Mutex<Option<mpsc::Sender<Box<dyn Job>>>>);
+pub(super) struct WriterQueue(Mutex<Option<mpsc::Sender<Box<dyn WriteJob>>>>);
 
-impl Writer {
+impl WriterQueue {
     /// Starts the thread.
     pub(super) fn start(db: Connection, me: i64, lock: Lock) -> std::io::Result<(Self, JoinHandle<()>)> {
         let (jobs, queue) = mpsc::channel();
-        let session = Session {
+        let session = WriteSession {
             db,
             me,
             scopes: HashMap::new(),
@@ -112,14 +112,14 @@ impl Writer {
         *self.jobs() = None;
     }
 
-    fn jobs(&self) -> MutexGuard<'_, Option<mpsc::Sender<Box<dyn Job>>>> {
+    fn jobs(&self) -> MutexGuard<'_, Option<mpsc::Sender<Box<dyn WriteJob>>>> {
         self.0.lock()
     }
 
     /// Runs small work, possibly in a transaction with others.
     pub(super) async fn shared<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Session) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&mut WriteSession) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.submit(Company::Shared, work).await
     }
@@ -127,7 +127,7 @@ impl Writer {
     /// Runs work in a transaction of its own: if it fails, it fails alone.
     pub(super) async fn alone<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Session) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&mut WriteSession) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.submit(Company::Alone, work).await
     }
@@ -135,7 +135,7 @@ impl Writer {
     /// Writes much in a transaction of its own. Jobs that are queued later may be done before it.
     pub(super) async fn large<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Session) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&mut WriteSession) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.submit(Company::Large, work).await
     }
@@ -143,7 +143,7 @@ impl Writer {
     async fn submit<T: Send + 'static>(
         &self,
         company: Company,
-        work: impl FnOnce(&mut Session) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&mut WriteSession) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (waiter, done) = oneshot::channel();
         let ended = || StoreError::broken("the writer has ended");
@@ -154,7 +154,7 @@ impl Writer {
 }
 
 /// The context of the writer's jobs.
-pub(super) struct Session {
+pub(super) struct WriteSession {
     pub(super) db: Connection,
     /// The epoch of this handle.
     pub(super) me: i64,
@@ -170,15 +170,15 @@ pub(super) struct Session {
 
 /// Jobs that wait for their transaction.
 #[derive(Default)]
-struct Waiting {
-    small: VecDeque<Box<dyn Job>>,
-    large: VecDeque<Box<dyn Job>>,
+struct QueuedJobs {
+    small: VecDeque<Box<dyn WriteJob>>,
+    large: VecDeque<Box<dyn WriteJob>>,
     /// The last turn was that of a large job, or of a checkpoint.
     was_large: bool,
 }
 
-impl Waiting {
-    fn push(&mut self, job: Box<dyn Job>) {
+impl QueuedJobs {
+    fn push(&mut self, job: Box<dyn WriteJob>) {
         match job.company() {
             Company::Shared | Company::Alone => self.small.push_back(job),
             Company::Large => self.large.push_back(job),
@@ -193,19 +193,19 @@ impl Waiting {
     }
 
     /// Takes the jobs of the next transaction; none if nothing waits.
-    fn next(&mut self) -> Vec<Box<dyn Job>> {
+    fn next(&mut self) -> Vec<Box<dyn WriteJob>> {
         self.was_large = !self.large.is_empty() && (self.small.is_empty() || !self.was_large);
         if self.was_large {
             return self.large.pop_front().into_iter().collect();
         }
-        let sharing = self.small.iter().take(MOST_JOBS).take_while(|job| job.company() == Company::Shared);
+        let sharing = self.small.iter().take(MAX_JOBS).take_while(|job| job.company() == Company::Shared);
         let jobs = sharing.count().max(1).min(self.small.len());
         self.small.drain(..jobs).collect()
     }
 }
 
-fn run(mut session: Session, queue: &mpsc::Receiver<Box<dyn Job>>) {
-    let mut waiting = Waiting::default();
+fn run(mut session: WriteSession, queue: &mpsc::Receiver<Box<dyn WriteJob>>) {
+    let mut waiting = QueuedJobs::default();
     loop {
         queue.try_iter().for_each(|job| waiting.push(job));
         if session.written > CHECKPOINT_AFTER && waiting.takes_turn() {
@@ -224,8 +224,8 @@ fn run(mut session: Session, queue: &mpsc::Receiver<Box<dyn Job>>) {
     session.checkpoint("TRUNCATE");
 }
 
-impl Session {
-    fn transact(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<(), StoreError> {
+impl WriteSession {
+    fn transact(&mut self, jobs: &mut [Box<dyn WriteJob>]) -> Result<(), StoreError> {
         let done = self.attempt(jobs);
         self.deltas.clear();
         if done.is_err() {
@@ -239,7 +239,7 @@ impl Session {
         done
     }
 
-    fn attempt(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<(), StoreError> {
+    fn attempt(&mut self, jobs: &mut [Box<dyn WriteJob>]) -> Result<(), StoreError> {
         self.db.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         for job in jobs {
             job.run(self)?;
@@ -269,7 +269,7 @@ impl Session {
         let found = find.query_row(params![scope.agent, scope.tenant, scope.owner], |row| row.get(0));
         let found = found.optional()?;
         if let Some(key) = found {
-            if self.scopes.len() >= MOST_SCOPES {
+            if self.scopes.len() >= MAX_CACHED_SCOPES {
                 self.scopes.clear();
             }
             self.scopes.insert(Arc::clone(scope), key);
@@ -320,15 +320,15 @@ mod tests {
     use super::*;
 
     /// A job that does nothing.
-    fn job(company: Company) -> Box<dyn Job> {
+    fn job(company: Company) -> Box<dyn WriteJob> {
         let (waiter, _) = oneshot::channel::<Result<(), StoreError>>();
-        Box::new(Work { company, work: Some(|_: &mut Session| Ok(())), done: None, waiter })
+        Box::new(Work { company, work: Some(|_: &mut WriteSession| Ok(())), done: None, waiter })
     }
 
     #[test]
     fn small_jobs_wait_for_one_large_turn_at_most() {
         use Company::{Alone, Large, Shared};
-        let mut waiting = Waiting::default();
+        let mut waiting = QueuedJobs::default();
         [Large, Large, Shared, Shared, Alone, Shared]
             .into_iter()
             .for_each(|company| waiting.push(job(company)));

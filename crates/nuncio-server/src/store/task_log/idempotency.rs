@@ -17,7 +17,7 @@ pub struct IdempotencyKey {
 
 /// The answer under an idempotency key.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct IdempotentAnswer {
     /// A digest of the request that was answered.
     pub digest: [u8; 32],
     /// The answer.

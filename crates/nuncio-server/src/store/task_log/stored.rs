@@ -37,9 +37,9 @@ pub struct StoredEvent {
 pub struct Links {
     /// The tasks that this one refers to, in the order of their ids.
     pub parents: Vec<TaskId>,
-    /// The tasks that refer to this one, in the order of their ids; at most [`MOST_CHILDREN`].
+    /// The tasks that refer to this one, in the order of their ids; at most [`MAX_CHILDREN`].
     pub children: Vec<TaskId>,
 }
 
 /// The maximum number of children returned.
-pub const MOST_CHILDREN: usize = 1_000;
+pub const MAX_CHILDREN: usize = 1_000;

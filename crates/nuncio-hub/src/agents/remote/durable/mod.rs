@@ -26,7 +26,7 @@ use self::{
     turn::{Memo, RemoteTurn},
 };
 use super::{
-    Parts,
+    RemoteParts,
     link::{self, Link, card, refusal},
 };
 use crate::{
@@ -35,7 +35,7 @@ use crate::{
         AgentFactory, Label,
         delegation::{Hop, refuse},
     },
-    telemetry::Telemetry,
+    telemetry::HubTelemetry,
 };
 
 /// The pause between two attempts to connect to the agent of a resumed task.
@@ -55,14 +55,14 @@ pub(super) struct Durable {
     contexts: Contexts,
     task_owners: TaskOwners,
     pending_cancels: PendingCancels,
-    telemetry: Telemetry,
+    telemetry: HubTelemetry,
     /// The link of the current settings; an execution keeps the link that it began with.
     link: Arc<ArcSwap<Link>>,
 }
 
 impl Durable {
-    pub(super) async fn new(parts: &Parts, factory: &AgentFactory) -> Self {
-        let Parts { name, hub, urls, label, store, telemetry, link } = parts.clone();
+    pub(super) async fn new(parts: &RemoteParts, factory: &AgentFactory) -> Self {
+        let RemoteParts { name, hub, urls, label, store, telemetry, link } = parts.clone();
         let contexts = Contexts::new(&store, &name, &factory.contexts);
         contexts.prepare().await;
         let identity = Arc::clone(&factory.identity);

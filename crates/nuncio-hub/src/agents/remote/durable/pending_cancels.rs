@@ -33,7 +33,7 @@ pub(super) const CANCEL_TIMEOUT: Duration = Duration::from_secs(4);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// The interval of reads for cancels that other hubs have stored.
-const LOOK_INTERVAL: Duration = Duration::from_secs(300);
+const POLL_INTERVAL: Duration = Duration::from_secs(300);
 
 /// Records per read.
 const PAGE: usize = 100;
@@ -139,7 +139,7 @@ impl Durable {
             });
             if !is_left {
                 pause = None;
-                let _ = timeout(LOOK_INTERVAL, self.pending_cancels.more.notified()).await;
+                let _ = timeout(POLL_INTERVAL, self.pending_cancels.more.notified()).await;
             }
             // A pause first: the cause of the failure is probably not over yet.
             let now = pause.unwrap_or_else(|| self.link.load().settings.poll_every);

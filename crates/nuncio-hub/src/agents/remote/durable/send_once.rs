@@ -14,12 +14,12 @@ use crate::clock;
 pub(in crate::agents) const KIND: &str = "on-its-way";
 
 /// A stored claim: the message is being sent.
-pub(super) struct Claim<'a> {
+pub(super) struct StoredClaim<'a> {
     store: &'a dyn Store,
     key: String,
 }
 
-impl<'a> Claim<'a> {
+impl<'a> StoredClaim<'a> {
     /// Stores a claim on the message with this name. Sending it takes at most `at_most`.
     ///
     /// # Errors

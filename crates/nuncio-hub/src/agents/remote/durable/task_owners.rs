@@ -9,7 +9,7 @@
 //! anonymous, all of them are one, and nothing is written.
 //!
 //! A hub with a store of its own decides by its cache and one read, and commits the record with the first event of the
-//! task ([`Claim::Granted`]), so no send waits for it. Hubs that share a database write the record before they emit
+//! task ([`ClaimOutcome::Granted`]), so no send waits for it. Hubs that share a database write the record before they emit
 //! anything, and the database decides.
 
 use std::{collections::HashMap, sync::Arc};
@@ -30,20 +30,20 @@ use crate::{
 pub(super) const KIND: &str = "task-owner";
 
 /// Tasks in a generation of the cache; there are two generations.
-const MAX_KNOWN: usize = 32_768;
+const MAX_CACHED_TASKS: usize = 32_768;
 
 /// The digest of an id or of a caller. Both are of any length, so the digest bounds the memory.
 type Digest = [u8; 32];
 
 /// The owner of a task, and the time of the record.
 #[derive(Clone, Copy)]
-struct Owned {
+struct OwnedTask {
     owner: Digest,
     at: Timestamp,
 }
 
 /// The outcome of a claim to a task.
-pub(super) enum Claim {
+pub(super) enum ClaimOutcome {
     /// The caller has the task. The record is yet to be written, with the next event; `None` if there is nothing to write.
     Granted(Option<PutRecord>),
     /// Another caller has it.
@@ -62,8 +62,8 @@ pub(super) struct TaskOwners {
 /// A cache in two generations: a full young generation becomes the old one.
 #[derive(Default)]
 struct Generations {
-    young: HashMap<Digest, Owned, RandomState>,
-    old: HashMap<Digest, Owned, RandomState>,
+    young: HashMap<Digest, OwnedTask, RandomState>,
+    old: HashMap<Digest, OwnedTask, RandomState>,
 }
 
 impl TaskOwners {
@@ -77,17 +77,17 @@ impl TaskOwners {
     }
 
     /// Takes a task of the agent's for this caller, unless another caller has it.
-    pub(super) async fn claim(&self, task: &TaskId, caller: &Caller) -> Claim {
+    pub(super) async fn claim(&self, task: &TaskId, caller: &Caller) -> ClaimOutcome {
         let (task, owner) = (sha256(task.as_str().as_bytes()), digest_of(caller));
-        let fresh = Owned { owner, at: clock::now() };
+        let fresh = OwnedTask { owner, at: clock::now() };
         // Claimed in memory first: of two concurrent callers of this hub, the second is refused at once.
         let known = self.known().get_or_put(task, fresh);
         let is_written = known.is_some_and(|known| !expiry::is_due(known.at));
         if known.is_some_and(|known| known.owner != owner) {
-            return Claim::Foreign;
+            return ClaimOutcome::Foreign;
         }
         if is_written || !self.is_recorded(caller) {
-            return Claim::Granted(None);
+            return ClaimOutcome::Granted(None);
         }
         let recorded = if self.store.is_shared() {
             self.record(&task, fresh).await.map(|owned| (owned, false))
@@ -97,15 +97,15 @@ impl TaskOwners {
         match recorded {
             Ok((owned, _)) if owned.owner != owner => {
                 self.known().put(task, owned);
-                Claim::Foreign
+                ClaimOutcome::Foreign
             }
             Ok((owned, is_due)) => {
                 self.known().put(task, owned);
-                Claim::Granted(is_due.then(|| self.put_of(&task, owned, Expect::Anything)))
+                ClaimOutcome::Granted(is_due.then(|| self.put_of(&task, owned, Expect::Anything)))
             }
             Err(error) => {
                 tracing::warn!(agent = &*self.agent, %error, "the owner of a task is known in memory only");
-                Claim::Granted(None)
+                ClaimOutcome::Granted(None)
             }
         }
     }
@@ -132,22 +132,22 @@ impl TaskOwners {
     }
 
     /// The owner in a store that this hub alone writes to, and whether the record is to be written.
-    async fn recorded(&self, task: &Digest, fresh: Owned) -> Result<(Owned, bool), StoreError> {
+    async fn recorded(&self, task: &Digest, fresh: OwnedTask) -> Result<(OwnedTask, bool), StoreError> {
         let Some(record) = self.store.record(KIND, &self.key(task)).await? else { return Ok((fresh, true)) };
         let owner = Digest::try_from(&*record.value).map_err(StoreError::broken)?;
         let is_due = owner == fresh.owner && expiry::is_due(record.at);
-        Ok(if is_due { (fresh, true) } else { (Owned { owner, at: record.at }, false) })
+        Ok(if is_due { (fresh, true) } else { (OwnedTask { owner, at: record.at }, false) })
     }
 
     /// Stores an owner if there is none; returns the stored owner.
-    async fn record(&self, task: &Digest, fresh: Owned) -> Result<Owned, StoreError> {
+    async fn record(&self, task: &Digest, fresh: OwnedTask) -> Result<OwnedTask, StoreError> {
         if self.put(task, fresh, Expect::Absent).await? {
             return Ok(fresh);
         }
         let Some(record) = self.store.record(KIND, &self.key(task)).await? else { return Ok(fresh) };
         let owner = Digest::try_from(&*record.value).map_err(StoreError::broken)?;
         if owner != fresh.owner || !expiry::is_due(record.at) {
-            return Ok(Owned { owner, at: record.at });
+            return Ok(OwnedTask { owner, at: record.at });
         }
         // A conflict means that another hub has just renewed the record.
         self.put(task, fresh, Expect::Version(record.version)).await?;
@@ -155,12 +155,12 @@ impl TaskOwners {
     }
 
     /// Writes the record; false if it was not as expected.
-    async fn put(&self, task: &Digest, owned: Owned, expect: Expect) -> Result<bool, StoreError> {
+    async fn put(&self, task: &Digest, owned: OwnedTask, expect: Expect) -> Result<bool, StoreError> {
         let outcomes = self.store.put_records(vec![self.put_of(task, owned, expect)]).await?;
         Ok(outcomes.iter().all(Result::is_ok))
     }
 
-    fn put_of(&self, task: &Digest, owned: Owned, expect: Expect) -> PutRecord {
+    fn put_of(&self, task: &Digest, owned: OwnedTask, expect: Expect) -> PutRecord {
         let value = Bytes::copy_from_slice(&owned.owner);
         PutRecord { kind: KIND.into(), key: self.key(task).into(), value, at: owned.at, expect }
     }
@@ -175,12 +175,12 @@ impl TaskOwners {
 }
 
 impl Generations {
-    fn get(&self, task: &Digest) -> Option<Owned> {
+    fn get(&self, task: &Digest) -> Option<OwnedTask> {
         self.young.get(task).or_else(|| self.old.get(task)).copied()
     }
 
     /// Returns the known owner; if there is none, inserts this one and returns `None`.
-    fn get_or_put(&mut self, task: Digest, owned: Owned) -> Option<Owned> {
+    fn get_or_put(&mut self, task: Digest, owned: OwnedTask) -> Option<OwnedTask> {
         let known = self.get(&task);
         if known.is_none() {
             self.put(task, owned);
@@ -188,8 +188,8 @@ impl Generations {
         known
     }
 
-    fn put(&mut self, task: Digest, owned: Owned) {
-        if self.young.len() >= MAX_KNOWN {
+    fn put(&mut self, task: Digest, owned: OwnedTask) {
+        if self.young.len() >= MAX_CACHED_TASKS {
             self.old = std::mem::take(&mut self.young);
         }
         self.young.insert(task, owned);
@@ -224,8 +224,8 @@ mod tests {
     /// Claims a task, and writes the record that the next event would.
     async fn claims(owners: &TaskOwners, task: &str, caller: &Caller) -> bool {
         match owners.claim(&task.into(), caller).await {
-            Claim::Foreign => false,
-            Claim::Granted(record) => {
+            ClaimOutcome::Foreign => false,
+            ClaimOutcome::Granted(record) => {
                 let put = owners.store.put_records(record.into_iter().collect()).await.unwrap();
                 put.iter().all(Result::is_ok)
             }
@@ -288,7 +288,8 @@ mod tests {
         let shared: Arc<dyn Store> = Arc::new(FailingStore::waiting(MemoryStore::default()));
         for (store, written) in [(store(), false), (shared, true)] {
             let owners = owners(&store);
-            let Claim::Granted(record) = owners.claim(&"t".into(), &Caller::authenticated("ann")).await
+            let ClaimOutcome::Granted(record) =
+                owners.claim(&"t".into(), &Caller::authenticated("ann")).await
             else {
                 panic!("nobody else has it");
             };
@@ -309,11 +310,11 @@ mod tests {
 
     #[test]
     fn what_is_known_in_memory_has_a_bound() {
-        let (mut known, owned) = (Generations::default(), Owned { owner: [0; 32], at: Timestamp::EPOCH });
-        for number in 0..4 * MAX_KNOWN {
+        let (mut known, owned) = (Generations::default(), OwnedTask { owner: [0; 32], at: Timestamp::EPOCH });
+        for number in 0..4 * MAX_CACHED_TASKS {
             known.put(sha256(&number.to_le_bytes()), owned);
         }
-        assert!(known.young.len() + known.old.len() <= 2 * MAX_KNOWN);
-        assert!(known.get(&sha256(&(4 * MAX_KNOWN - 1).to_le_bytes())).is_some(), "of late");
+        assert!(known.young.len() + known.old.len() <= 2 * MAX_CACHED_TASKS);
+        assert!(known.get(&sha256(&(4 * MAX_CACHED_TASKS - 1).to_le_bytes())).is_some(), "of late");
     }
 }

@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout};
 use super::{
     Durable,
     pending_cancels::{CANCEL_TIMEOUT, is_unheard},
-    send_once::{self, Claim},
+    send_once::{self, StoredClaim},
     task_owners,
 };
 use crate::agents::{
@@ -78,9 +78,9 @@ impl RemoteAgent<'_> {
     /// Claims a task of the agent for the caller. No event of another caller's task is emitted.
     async fn claim_task(&self, task: &TaskId) -> Result<()> {
         match self.durable.task_owners.claim(task, &self.cx.call.caller).await {
-            task_owners::Claim::Granted(None) => return Ok(()),
-            task_owners::Claim::Granted(Some(record)) => return self.out.put_record(record),
-            task_owners::Claim::Foreign => {}
+            task_owners::ClaimOutcome::Granted(None) => return Ok(()),
+            task_owners::ClaimOutcome::Granted(Some(record)) => return self.out.put_record(record),
+            task_owners::ClaimOutcome::Foreign => {}
         }
         let agent = &*self.durable.name;
         tracing::error!(agent, task = %self.cx.task_id, theirs = %task, "the agent answers several callers with the same task");
@@ -297,11 +297,12 @@ impl<'a> RemoteTurn<'a> {
 
     /// Claims the message where nothing else prevents a second send: it has an idempotency key, the agent
     /// does not recognise repeats, and our task is not stored yet.
-    async fn claim(&self) -> Result<Option<Claim<'_>>> {
+    async fn claim(&self) -> Result<Option<StoredClaim<'_>>> {
         let begins = || self.out.with_task(|task| task.is_none());
         let name = self.cx.repeat_id.as_ref().filter(|_| begins() && !self.may_repeat());
         let at_most = self.link().settings.send_timeout.saturating_mul(2);
-        let claim = name.map(|name| Claim::take(&*self.durable().store, &self.durable().name, name, at_most));
+        let claim =
+            name.map(|name| StoredClaim::take(&*self.durable().store, &self.durable().name, name, at_most));
         OptionFuture::from(claim).await.transpose()
     }
 

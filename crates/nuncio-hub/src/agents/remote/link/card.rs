@@ -25,7 +25,7 @@ const KIND: &str = "card";
 
 /// A stored card.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredCard {
     url: String,
     card: Value,
 }
@@ -59,7 +59,7 @@ pub(in crate::agents) async fn keep(
     agent: &str,
     card: &FetchedCard,
 ) -> anyhow::Result<()> {
-    let kept = Kept { url: card.url.to_string(), card: card.json.clone() };
+    let kept = StoredCard { url: card.url.to_string(), card: card.json.clone() };
     let put = PutRecord {
         kind: KIND.into(),
         key: agent.into(),
@@ -77,7 +77,7 @@ pub(in crate::agents) async fn kept(
     agent: &str,
 ) -> anyhow::Result<Option<Arc<FetchedCard>>> {
     let Some(record) = store.record(KIND, agent).await? else { return Ok(None) };
-    let kept: Kept = serde_json::from_slice(&record.value).context("a stored card cannot be read")?;
+    let kept: StoredCard = serde_json::from_slice(&record.value).context("a stored card cannot be read")?;
     let card = FetchedCard::read(&Url::parse(&kept.url)?, kept.card.to_string().as_bytes())?;
     Ok(Some(Arc::new(card)))
 }

@@ -54,7 +54,7 @@ const BREAKER: BreakerPolicy =
     BreakerPolicy { failures: 5, pauses: Backoff::doubling(Duration::from_secs(2), Duration::from_secs(60)) };
 
 /// Maximum time for which other calls wait for the outcome of a trial call.
-const TRIAL: Duration = Duration::from_secs(10);
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The connection to one agent. A change of its settings makes a new link.
 pub(crate) struct Link {
@@ -286,7 +286,7 @@ impl Link {
     fn may_pass(&self) -> CallResult<()> {
         let now = Instant::now();
         self.breaker()
-            .check(now, TRIAL)
+            .check(now, TRIAL_TIMEOUT)
             .map_err(|until| self.out_of_reach().with_retry_after((until - now).max(Duration::from_secs(1))))
     }
 

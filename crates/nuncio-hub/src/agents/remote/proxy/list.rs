@@ -1,11 +1,11 @@
 //! Lists the caller's tasks: filters the agent's list page by page.
 
 use nuncio_protocol::{
-    CallContext, Error, ListTasksRequest, ListTasksResponse, Result,
+    CallContext, ListTasksRequest, ListTasksResponse, Result,
     op::{Call, Reply},
 };
 
-use super::{Interfaces, Proxy};
+use super::{Interfaces, Proxy, unexpected};
 
 /// Maximum number of the agent's pages per page of ours. A page may be short if most tasks belong to
 /// others.
@@ -65,7 +65,7 @@ impl Proxy {
     ) -> Result<ListTasksResponse> {
         match self.ask(interfaces, cx, Call::ListTasks(Box::new(req))).await? {
             Reply::Tasks(page) => Ok(page),
-            _ => Err(Error::internal("a list was answered with something else")),
+            _ => Err(unexpected("ListTasks")),
         }
     }
 }

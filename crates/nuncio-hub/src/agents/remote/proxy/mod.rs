@@ -33,14 +33,14 @@ use self::owner::Owner;
 pub(crate) use self::owners::Owners;
 pub(super) use self::push::Opened;
 use super::{
-    Parts,
+    RemoteParts,
     link::{Connected, Link, card},
 };
 use crate::{
     agent_urls::AgentUrls,
     agents::{AgentFactory, Label, delegation::Hop},
     push::Pushing,
-    telemetry::{Telemetry, Translations},
+    telemetry::{HubTelemetry, Translations},
 };
 
 /// The kinds of records that expire.
@@ -63,7 +63,7 @@ pub(crate) struct Proxy {
     pushing: Option<Pushing>,
     owners: Arc<Owners>,
     callers_isolated: CallersIsolated,
-    telemetry: Telemetry,
+    telemetry: HubTelemetry,
     /// The link of the current settings.
     link: Arc<ArcSwap<Link>>,
     /// The interfaces of the current card, opened on first use.
@@ -82,8 +82,8 @@ struct Interfaces {
 }
 
 impl Proxy {
-    pub(super) fn new(parts: &Parts, factory: &AgentFactory) -> Self {
-        let Parts { name, hub, urls, label, store, telemetry, link } = parts.clone();
+    pub(super) fn new(parts: &RemoteParts, factory: &AgentFactory) -> Self {
+        let RemoteParts { name, hub, urls, label, store, telemetry, link } = parts.clone();
         let (pushing, identity) = (factory.pushing.clone(), Arc::clone(&factory.identity));
         let callers_isolated = Box::new(move || identity.has_any());
         let owners = Arc::new(Owners::new(Arc::clone(&store), &name));
@@ -195,6 +195,11 @@ impl Interfaces {
         let ours = Instant::now().checked_add(self.patience(op));
         [cx.deadline, ours].into_iter().flatten().min()
     }
+}
+
+/// The error of a reply that does not have the type of its operation.
+fn unexpected(op: &str) -> Error {
+    Error::internal(format!("the reply to {op} has the type of another operation's reply"))
 }
 
 fn late() -> Error {

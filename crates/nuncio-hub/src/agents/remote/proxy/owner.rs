@@ -10,7 +10,7 @@ use crate::agents::hex::hex;
 
 /// Longer ids are replaced by their digest in keys: the agent makes the ids, so their length is not
 /// bounded.
-const LONGEST_ID: usize = 256;
+const MAX_PLAIN_ID_BYTES: usize = 256;
 
 /// A caller's principal and tenant.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ impl Owner {
 
 /// An id as a part of a key.
 pub(super) fn bounded(id: &str) -> Cow<'_, str> {
-    if id.len() <= LONGEST_ID { id.into() } else { format!("\0{}", hash(id.as_bytes())).into() }
+    if id.len() <= MAX_PLAIN_ID_BYTES { id.into() } else { format!("\0{}", hash(id.as_bytes())).into() }
 }
 
 /// The SHA-256 digest in hex.

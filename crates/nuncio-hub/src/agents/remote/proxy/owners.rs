@@ -10,7 +10,7 @@
 //! choose context ids, so an unowned one is claimed. Answers about another caller's task are not forwarded.
 //! Unused records expire (`expiry`).
 
-mod known;
+mod owner_cache;
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use nuncio_server::{
 };
 use parking_lot::{Mutex, MutexGuard};
 
-use self::known::{Known, Name, Owned};
+use self::owner_cache::{CachedOwner, Name, OwnerCache};
 use super::owner::{Owner, bounded};
 use crate::{agents::expiry, clock::now};
 
@@ -37,7 +37,7 @@ const PAGE: usize = 1_000;
 
 /// The kinds of owned things.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum OwnedKind {
     Task,
     Context,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Owners {
     /// Prefixes of the keys of its tasks and of its contexts.
     tasks: Box<str>,
     contexts: Box<str>,
-    known: Mutex<Known>,
+    owner_cache: Mutex<OwnerCache>,
 }
 
 impl Owners {
@@ -64,7 +64,7 @@ impl Owners {
             owned: OWNED.into(),
             tasks: format!("{agent}/task/").into(),
             contexts: format!("{agent}/context/").into(),
-            known: Mutex::default(),
+            owner_cache: Mutex::default(),
         }
     }
 
@@ -73,7 +73,7 @@ impl Owners {
     /// # Errors
     /// `TaskNotFound`.
     pub(super) async fn require(&self, caller: &Caller, task: &str) -> Result<()> {
-        match self.owner(&self.key(Kind::Task, task)).await? {
+        match self.owner(&self.key(OwnedKind::Task, task)).await? {
             Some(owner) if owner.is(caller) => Ok(()),
             _ => Err(not_found(task)),
         }
@@ -81,7 +81,7 @@ impl Owners {
 
     /// True if the task is the caller's.
     pub(super) async fn owns(&self, caller: &Caller, task: &TaskId) -> Result<bool> {
-        let owner = self.owner(&self.key(Kind::Task, task.as_str())).await?;
+        let owner = self.owner(&self.key(OwnedKind::Task, task.as_str())).await?;
         Ok(owner.is_some_and(|owner| owner.is(caller)))
     }
 
@@ -105,7 +105,7 @@ impl Owners {
             self.require(caller, task).await?;
         }
         let Some(context) = context else { return Ok(()) };
-        let key = self.key(Kind::Context, context);
+        let key = self.key(OwnedKind::Context, context);
         if self.owner_or_taken(caller, &key).await?.is(caller) {
             return Ok(());
         }
@@ -118,8 +118,8 @@ impl Owners {
     /// # Errors
     /// `InvalidAgentResponse` if the task belongs to another caller, or an error of the store.
     pub(super) async fn record(&self, caller: &Caller, subject: &Subject) -> Result<()> {
-        let task = subject.task.as_ref().map(|task| self.key(Kind::Task, task.as_str()));
-        let context = subject.context.as_ref().map(|context| self.key(Kind::Context, context.as_str()));
+        let task = subject.task.as_ref().map(|task| self.key(OwnedKind::Task, task.as_str()));
+        let context = subject.context.as_ref().map(|context| self.key(OwnedKind::Context, context.as_str()));
         let mut new: Vec<_> = [&task, &context].into_iter().flatten().collect();
         new.retain(|key| self.recalled(key).is_none());
         // Most answers are about a task without an owner: it is claimed together with its context in one
@@ -148,7 +148,7 @@ impl Owners {
         }
         for key in taken {
             let _ = self.store.delete_record(OWNER, key, Expect::Version(1)).await?;
-            self.known().forget(key);
+            self.owner_cache().forget(key);
         }
         Ok(())
     }
@@ -168,10 +168,10 @@ impl Owners {
         }
     }
 
-    fn key(&self, kind: Kind, id: &str) -> Arc<str> {
+    fn key(&self, kind: OwnedKind, id: &str) -> Arc<str> {
         let prefix = match kind {
-            Kind::Task => &*self.tasks,
-            Kind::Context => &*self.contexts,
+            OwnedKind::Task => &*self.tasks,
+            OwnedKind::Context => &*self.contexts,
         };
         [prefix, &bounded(id)].concat().into()
     }
@@ -182,32 +182,32 @@ impl Owners {
     }
 
     fn name(&self, owner: &Owner) -> Arc<Name> {
-        self.known().name(&self.agent, owner)
+        self.owner_cache().name(&self.agent, owner)
     }
 
     /// The cached owner, unless its record has to be renewed.
-    fn recalled(&self, key: &str) -> Option<Arc<Owned>> {
-        self.known().get(key).filter(|known| !expiry::is_due(known.at))
+    fn recalled(&self, key: &str) -> Option<Arc<CachedOwner>> {
+        self.owner_cache().get(key).filter(|cached| !expiry::is_due(cached.at))
     }
 
-    async fn owner(&self, key: &Arc<str>) -> Result<Option<Arc<Owned>>> {
-        if let Some(known) = self.recalled(key) {
-            return Ok(Some(known));
+    async fn owner(&self, key: &Arc<str>) -> Result<Option<Arc<CachedOwner>>> {
+        if let Some(cached) = self.recalled(key) {
+            return Ok(Some(cached));
         }
         let Some(record) = self.store.record(OWNER, key).await? else { return Ok(None) };
         let owner: Owner = serde_json::from_slice(&record.value).map_err(Error::internal)?;
-        let mut owned = Arc::new(Owned { owner, at: record.at });
+        let mut owned = Arc::new(CachedOwner { owner, at: record.at });
         if expiry::is_due(record.at) {
-            owned = Arc::new(Owned { owner: owned.owner.clone(), at: now() });
+            owned = Arc::new(CachedOwner { owner: owned.owner.clone(), at: now() });
             // A conflict means that another hub has just renewed the record.
             self.put(&[key], &owned, Expect::Version(record.version)).await?;
         }
-        self.known().put(Arc::clone(key), &owned);
+        self.owner_cache().put(Arc::clone(key), &owned);
         Ok(Some(owned))
     }
 
     /// The owner; the caller becomes the owner if there is none.
-    async fn owner_or_taken(&self, caller: &Caller, key: &Arc<str>) -> Result<Arc<Owned>> {
+    async fn owner_or_taken(&self, caller: &Caller, key: &Arc<str>) -> Result<Arc<CachedOwner>> {
         if let Some(owner) = self.owner(key).await? {
             return Ok(owner);
         }
@@ -221,21 +221,21 @@ impl Owners {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        let owned = Arc::new(Owned { owner: Owner::of(caller), at: now() });
+        let owned = Arc::new(CachedOwner { owner: Owner::of(caller), at: now() });
         let outcomes = self.put(keys, &owned, Expect::Absent).await?;
         let mut outcomes = outcomes.into_iter();
         let mut taken = keys.to_vec();
         taken.retain(|_| outcomes.next() == Some(true));
-        let mut known = self.known();
+        let mut owner_cache = self.owner_cache();
         for key in &taken {
-            known.put(Arc::clone(key), &owned);
+            owner_cache.put(Arc::clone(key), &owned);
         }
-        drop(known);
+        drop(owner_cache);
         Ok(taken)
     }
 
     /// Writes the owner of these keys; returns for each whether it was as expected.
-    async fn put(&self, keys: &[&Arc<str>], owned: &Owned, expect: Expect) -> Result<Vec<bool>> {
+    async fn put(&self, keys: &[&Arc<str>], owned: &CachedOwner, expect: Expect) -> Result<Vec<bool>> {
         let (at, name) = (owned.at, self.name(&owned.owner));
         let mut puts = Vec::with_capacity(keys.len() + 1);
         for key in keys {
@@ -251,8 +251,8 @@ impl Owners {
         Ok(outcomes.iter().take(keys.len()).map(Result::is_ok).collect())
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock()
+    fn owner_cache(&self) -> MutexGuard<'_, OwnerCache> {
+        self.owner_cache.lock()
     }
 }
 

@@ -205,14 +205,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_due_in_time() {
-        const PATIENCE: Duration = Duration::from_secs(10);
+        const TEST_TIMEOUT: Duration = Duration::from_secs(10);
         /// Each after a while that is long, but in time.
         async fn is_late(due: Due, pieces: &[&str]) -> bool {
-            let mut progress = Progress::new(Framing::Sse, due, PATIENCE);
+            let mut progress = Progress::new(Framing::Sse, due, TEST_TIMEOUT);
             let mut late = false;
             for piece in pieces {
                 progress.push(piece.as_bytes());
-                tokio::time::advance(PATIENCE * 2 / 3).await;
+                tokio::time::advance(TEST_TIMEOUT * 2 / 3).await;
                 late |= std::future::poll_fn(|cx| Poll::Ready(progress.poll_late(cx).is_ready())).await;
             }
             late

@@ -35,6 +35,7 @@ use super::{
     Interfaces, Proxy,
     owner::{bounded, hash},
     owners::not_found,
+    unexpected,
 };
 use crate::{agent_urls, agents::expiry, clock::now, push::Pushing};
 
@@ -48,7 +49,7 @@ pub(super) const KINDS: [&str; 2] = [WEBHOOK, WEBHOOKS_OF];
 const NO_DIGEST: &str = "----------------------------------------------------------------";
 
 /// Maximum number of webhooks of a task.
-const MOST: usize = 256;
+const MAX_WEBHOOKS: usize = 256;
 
 /// The webhook behind a URL of the hub.
 #[derive(Clone, Serialize, Deserialize)]
@@ -114,8 +115,8 @@ impl Proxy {
         given.id = Some(given.id.unwrap_or_else(|| name(cx.version, &task)));
         // A config with the same id is replaced, here and at the agent.
         let before = self.find(&task, given.id.as_ref()).await?;
-        if before.is_none() && self.indexed(&task).await?.len() >= MOST {
-            let why = format!("a task has at most {MOST} push notification configurations");
+        if before.is_none() && self.indexed(&task).await?.len() >= MAX_WEBHOOKS {
+            let why = format!("a task has at most {MAX_WEBHOOKS} push notification configurations");
             return Err(Error::new(ErrorKind::ResourceExhausted, why));
         }
         let inline = self.prepare(interfaces, cx, given, "").await?;
@@ -123,7 +124,7 @@ impl Proxy {
         let told =
             match self.ask(interfaces, cx, Call::CreateTaskPushNotificationConfig(Box::new(wanted))).await {
                 Ok(Reply::PushConfig(told)) => told,
-                Ok(_) => return Err(Error::internal("a webhook was answered with something else")),
+                Ok(_) => return Err(unexpected("CreateTaskPushNotificationConfig")),
                 Err(error) => {
                     self.forget_webhook(&inline).await;
                     return Err(error);
@@ -317,7 +318,8 @@ impl Proxy {
     /// The index records of all webhooks of a task.
     async fn indexed(&self, task: &TaskId) -> Result<Vec<Record>> {
         let prefix = self.index(task, None);
-        let query = RecordQuery { kind: WEBHOOKS_OF.into(), prefix, limit: MOST, ..RecordQuery::default() };
+        let query =
+            RecordQuery { kind: WEBHOOKS_OF.into(), prefix, limit: MAX_WEBHOOKS, ..RecordQuery::default() };
         Ok(self.store.records(&query).await?)
     }
 
@@ -423,7 +425,7 @@ impl Proxy {
         let req = GetTaskRequest { id: task_id.clone(), ..GetTaskRequest::default() };
         match self.ask(&interfaces, &CallContext::new(version), Call::GetTask(Box::new(req))).await? {
             Reply::Task(task) => Ok(Said::Event(Box::new(Event::Task(task)))),
-            _ => Err(Error::internal("a task was answered with something else")),
+            _ => Err(unexpected("GetTask")),
         }
     }
 }

@@ -21,7 +21,7 @@ use nuncio_server::{
 use super::{super::link::refusal, late, owners::Owners, progress::Progress};
 
 /// Maximum size in bytes of the first event, and of the data held back for it.
-const LARGEST: usize = 16 << 20;
+const MAX_FIRST_EVENT_BYTES: usize = 16 << 20;
 
 /// The framing of events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +43,7 @@ pub(super) struct RelayStream {
     body: ForwardBody,
     form: AnswerForm,
     framing: Framing,
-    state: State,
+    state: RelayState,
     progress: Progress,
     /// The last two bytes relayed: an error can be sent only between two events.
     tail: [u8; 2],
@@ -53,7 +53,7 @@ pub(super) struct RelayStream {
     _place: Option<CallerPermit>,
 }
 
-enum State {
+enum RelayState {
     /// Until the first event is complete.
     Learning {
         learning: Learning,
@@ -86,13 +86,13 @@ impl RelayStream {
         place: Option<CallerPermit>,
     ) -> Self {
         let state = match learning {
-            Some(learning) => State::Learning {
+            Some(learning) => RelayState::Learning {
                 learning,
                 first: Box::new(First::new(framing)),
                 held: VecDeque::new(),
                 size: 0,
             },
-            None => State::RelayStream { held: VecDeque::new() },
+            None => RelayState::RelayStream { held: VecDeque::new() },
         };
         let agent = Arc::clone(agent);
         let is_whole = framing == Framing::Sse;
@@ -114,34 +114,34 @@ impl RelayStream {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>>>> {
         loop {
             match &mut self.state {
-                State::Over => return Poll::Ready(None),
-                State::RelayStream { held } => {
+                RelayState::Over => return Poll::Ready(None),
+                RelayState::RelayStream { held } => {
                     if let Some(frame) = held.pop_front() {
                         return Poll::Ready(Some(Ok(frame)));
                     }
                     return poll_body(&mut self.body, &mut self.progress, cx);
                 }
-                State::Recording { recording, held } => {
+                RelayState::Recording { recording, held } => {
                     let recorded = ready!(recording.as_mut().poll(cx));
                     let held = std::mem::take(held);
-                    self.state = State::RelayStream { held };
+                    self.state = RelayState::RelayStream { held };
                     if let Err(error) = recorded {
                         return Poll::Ready(Some(Err(error)));
                     }
                 }
-                State::Learning { first, held, size, .. } => {
+                RelayState::Learning { first, held, size, .. } => {
                     let frame = match ready!(poll_body(&mut self.body, &mut self.progress, cx)) {
                         Some(Ok(frame)) => frame,
                         Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                         None => {
-                            self.state = State::RelayStream { held: std::mem::take(held) };
+                            self.state = RelayState::RelayStream { held: std::mem::take(held) };
                             continue;
                         }
                     };
                     let whole = frame.data_ref().and_then(|data| first.push(data));
                     // Data that is no event, such as keep-alive comments, may go on without end.
                     *size += frame.data_ref().map_or(0, |data| data.len() + size_of::<Frame<Bytes>>());
-                    let is_over = frame.is_trailers() || first.is_hopeless() || *size > LARGEST;
+                    let is_over = frame.is_trailers() || first.is_hopeless() || *size > MAX_FIRST_EVENT_BYTES;
                     held.push_back(frame);
                     if whole.is_some() || is_over {
                         self.learn(whole.as_ref());
@@ -153,12 +153,14 @@ impl RelayStream {
 
     /// Continues after the first event: records the owner of its task, if it has one.
     fn learn(&mut self, event: Option<&Bytes>) {
-        let State::Learning { learning, held, .. } = std::mem::replace(&mut self.state, State::Over) else {
+        let RelayState::Learning { learning, held, .. } =
+            std::mem::replace(&mut self.state, RelayState::Over)
+        else {
             return;
         };
         self.state = match event.and_then(|event| self.form.subject(event)) {
-            Some(subject) => State::Recording { recording: record(learning, subject), held },
-            None => State::RelayStream { held },
+            Some(subject) => RelayState::Recording { recording: record(learning, subject), held },
+            None => RelayState::RelayStream { held },
         };
     }
 
@@ -217,7 +219,7 @@ impl Body for RelayStream {
                 Some(Ok(frame))
             }
             Some(Err(error)) => {
-                this.state = State::Over;
+                this.state = RelayState::Over;
                 let told = this.broken(&error);
                 // In the middle of an event no error can be sent; the connection is closed instead.
                 Some(if this.is_between_events() { Ok(this.form.last_words(told)) } else { Err(told) })
@@ -238,9 +240,9 @@ impl Body for RelayStream {
     /// without a message is one HEADERS frame (`Trailers-Only`), and no empty DATA frame may follow it.
     fn is_end_stream(&self) -> bool {
         match &self.state {
-            State::Over => true,
-            State::Recording { .. } => false,
-            State::Learning { held, .. } | State::RelayStream { held } => {
+            RelayState::Over => true,
+            RelayState::Recording { .. } => false,
+            RelayState::Learning { held, .. } | RelayState::RelayStream { held } => {
                 self.is_whole && held.is_empty() && self.body.is_end_stream()
             }
         }
@@ -256,7 +258,7 @@ enum First {
 impl First {
     fn new(framing: Framing) -> Self {
         match framing {
-            Framing::Sse => Self::Sse { decoder: Decoder::new(LARGEST), failed: false },
+            Framing::Sse => Self::Sse { decoder: Decoder::new(MAX_FIRST_EVENT_BYTES), failed: false },
             Framing::Grpc => Self::Grpc(BytesMut::new()),
         }
     }
@@ -287,7 +289,7 @@ impl First {
     fn is_hopeless(&self) -> bool {
         match self {
             Self::Sse { failed, .. } => *failed,
-            Self::Grpc(buffer) => buffer.len() > LARGEST,
+            Self::Grpc(buffer) => buffer.len() > MAX_FIRST_EVENT_BYTES,
         }
     }
 }

@@ -62,11 +62,11 @@ fn first_within(patience: Duration, events: EventStream) -> EventStream {
 }
 
 /// The task that a call is about.
-trait About {
+trait CallSubject {
     fn task(&self) -> Option<&str>;
 }
 
-impl About for Call {
+impl CallSubject for Call {
     fn task(&self) -> Option<&str> {
         match self {
             Self::GetTask(req) => Some(req.id.as_str()),

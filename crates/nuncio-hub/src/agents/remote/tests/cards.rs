@@ -4,13 +4,13 @@ use serde_json::json;
 
 use super::*;
 
-const EVERY: Duration = Duration::from_millis(5);
+const REFRESH_INTERVAL: Duration = Duration::from_millis(5);
 
 #[tokio::test]
 async fn a_card_that_changes_is_followed_and_a_bad_one_changes_nothing() {
     for mode in [Mode::Durable, Mode::Proxy] {
         let peer = Peer::start(Manners::good()).await;
-        let wanted = Upstream { mode, card_refresh: EVERY, ..settings(&peer.url) };
+        let wanted = Upstream { mode, card_refresh: REFRESH_INTERVAL, ..settings(&peer.url) };
         let factory = factory(Arc::new(MemoryStore::default())).await;
         let agent = agent(&factory, wanted, None).await;
         let behind = || agent.upstream().unwrap();

@@ -10,7 +10,7 @@ use super::*;
 const FOREIGN: &str = "elsewhere.example";
 
 /// How often cards are looked for.
-const EVERY: Duration = Duration::from_millis(5);
+const REFRESH_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A card with interfaces at these addresses.
 fn card(urls: &[&str]) -> Value {
@@ -66,7 +66,7 @@ fn an_interface_is_where_the_operator_has_named_it() {
 }
 
 /// Says something to an agent in either mode.
-async fn send(agent: &Agent) -> nuncio_protocol::Result<SendMessageResponse> {
+async fn send(agent: &ServedAgent) -> nuncio_protocol::Result<SendMessageResponse> {
     let (cx, req) = (CallContext::default(), Say::from("two").into_request());
     let service: Arc<dyn nuncio_protocol::A2aService> = match (agent.runtime(), proxy_of(agent)) {
         (Some(runtime), _) => Arc::new(runtime.clone()),
@@ -82,7 +82,7 @@ async fn what_callers_say_stays_where_the_operator_has_named_the_agent() {
         let peer = Peer::start(Manners::good()).await;
         let foreign = format!("http://{FOREIGN}:9/");
         peer.show(card(&[&foreign, peer.url.as_str()]).to_string());
-        let wanted = Upstream { mode, card_refresh: EVERY, ..settings(&peer.url) };
+        let wanted = Upstream { mode, card_refresh: REFRESH_INTERVAL, ..settings(&peer.url) };
         let agent = agent(&factory(Arc::new(MemoryStore::default())).await, wanted, None).await;
         let behind = || agent.upstream().unwrap();
         assert_eq!(behind().health().condition, Condition::Up, "{mode:?}");

@@ -4,7 +4,7 @@
 use super::{super::generated as pb, security::is_known};
 use crate::{
     AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Binding, Version,
-    pb::convert::{At as _, Convert, Mismatch, convert},
+    pb::convert::{Convert, InField as _, Mismatch, convert},
     v03::card::interfaces_for_v03,
 };
 

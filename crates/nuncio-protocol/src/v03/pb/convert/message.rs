@@ -6,7 +6,7 @@ use super::super::generated as pb;
 use crate::{
     Content, Json, Message, Metadata, Part,
     pb::{
-        convert::{At as _, Convert, Mismatch, required},
+        convert::{Convert, InField as _, Mismatch, required},
         well_known::Struct,
     },
     v03::{

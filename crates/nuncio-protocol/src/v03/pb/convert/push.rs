@@ -4,7 +4,7 @@
 use super::{super::generated as pb, task_of};
 use crate::{
     AuthenticationInfo, PushConfigId, TaskPushNotificationConfig,
-    pb::convert::{At as _, Convert, Mismatch, convert},
+    pb::convert::{Convert, InField as _, Mismatch, convert},
     v03::{
         call::default_config_id,
         name::{self, Name},

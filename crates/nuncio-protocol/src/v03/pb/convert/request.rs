@@ -5,7 +5,7 @@ use crate::{
     CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest, Metadata,
     SendMessageConfiguration, SendMessageRequest, SubscribeToTaskRequest,
-    pb::convert::{At as _, Convert, Mismatch},
+    pb::convert::{Convert, InField as _, Mismatch},
     v03::name,
 };
 

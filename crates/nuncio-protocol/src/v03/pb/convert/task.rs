@@ -3,7 +3,7 @@
 use super::super::generated as pb;
 use crate::{
     TaskStatus, TaskStatusUpdateEvent,
-    pb::convert::{At as _, Convert, Mismatch, convert, convert_oneof, required},
+    pb::convert::{Convert, InField as _, Mismatch, convert, convert_oneof, required},
     v03::downgrade::is_final,
 };
 

@@ -11,7 +11,7 @@ use crate::store::{
     Commit, Expect, PutRecord, Refused,
     conformance::{Writer, at, creation, key, reserve::reservation, scope, stored},
     postgres::{
-        maintain::{check, vacuum},
+        maintenance::{check, vacuum},
         schema::KNOWN,
     },
 };

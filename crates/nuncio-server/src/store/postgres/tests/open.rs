@@ -62,7 +62,7 @@ async fn a_newer_schema_is_refused() {
     postgres::run(&url, "UPDATE nuncio.schema_version SET version = 99").await;
     let error = refusal(&url).await;
     assert!(matches!(&error, OpenError::NewerSchema { found: 99, .. }), "{error:?}");
-    assert!(super::super::maintain::check(&url).await.is_err());
+    assert!(super::super::maintenance::check(&url).await.is_err());
 }
 
 #[tokio::test]

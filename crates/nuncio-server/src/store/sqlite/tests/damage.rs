@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use rusqlite::Connection;
 
-use super::{Folder, end, fill, maintain, open};
+use super::{Folder, end, fill, maintenance, open};
 use crate::store::{
     OpenError, SqliteOptions, SqliteStore, Store, TaskLog,
     conformance::{scope, stored},
@@ -36,7 +36,7 @@ async fn a_newer_schema_is_refused_and_left_alone() {
     change(&folder, "PRAGMA user_version = 7");
     let error = refused(&folder.file()).await;
     assert!(matches!(error, OpenError::NewerSchema { found: 7, known: KNOWN, .. }), "{error}");
-    for error in [maintain::check(&folder.file()).err(), maintain::migrate(&folder.file()).err()] {
+    for error in [maintenance::check(&folder.file()).err(), maintenance::migrate(&folder.file()).err()] {
         let words = error.unwrap().to_string();
         assert!(words.contains(&format!("schema version 7, this version supports {KNOWN}")), "{words}");
     }
@@ -57,14 +57,14 @@ async fn what_is_not_a_task_store_is_refused() {
         let before = std::fs::read(path).unwrap();
         let error = refused(path).await;
         assert!(matches!(error, OpenError::NotOurs { .. }), "{error}");
-        assert!(matches!(maintain::check(path), Err(OpenError::NotOurs { .. })));
+        assert!(matches!(maintenance::check(path), Err(OpenError::NotOurs { .. })));
         assert_eq!(std::fs::read(path).unwrap(), before, "untouched");
     }
     let error = refused(&folder.path().join("nowhere/tasks.db")).await;
     assert!(matches!(error, OpenError::NoSuchDirectory(_)), "{error}");
     let error = refused(folder.path()).await.to_string();
     assert!(error.contains("is a folder"), "{error}");
-    let error = maintain::check(&folder.path().join("nothing.db")).unwrap_err().to_string();
+    let error = maintenance::check(&folder.path().join("nothing.db")).unwrap_err().to_string();
     assert!(error.contains("there is no file"), "{error}");
     assert!(!folder.path().join("nothing.db").exists());
 }
@@ -85,7 +85,7 @@ async fn a_corrupted_file_is_told_and_not_repaired() {
         bytes[(root as usize - 1) * 4096..][..64].iter_mut().for_each(|byte| *byte ^= 0x5a);
     }
     std::fs::write(folder.file(), &bytes).unwrap();
-    let problems = maintain::check(&folder.file()).unwrap();
+    let problems = maintenance::check(&folder.file()).unwrap();
     assert!(problems.iter().any(|problem| problem.starts_with("file: ")), "{problems:?}");
     match SqliteStore::open(&folder.file(), SqliteOptions::default()).await {
         Err(error) => assert!(matches!(error, OpenError::Corrupt { .. }), "{error}"),
@@ -95,7 +95,7 @@ async fn a_corrupted_file_is_told_and_not_repaired() {
             store.close().await;
         }
     }
-    assert!(!maintain::check(&folder.file()).unwrap().is_empty(), "still there");
+    assert!(!maintenance::check(&folder.file()).unwrap().is_empty(), "still there");
 }
 
 #[tokio::test]
@@ -160,9 +160,9 @@ async fn the_check_finds_each_kind_of_damage() {
     ];
     for (damage, told) in cases {
         let folder = filled().await;
-        assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0]);
+        assert_eq!(maintenance::check(&folder.file()).unwrap(), [""; 0]);
         change(&folder, damage);
-        let problems = maintain::check(&folder.file()).unwrap();
+        let problems = maintenance::check(&folder.file()).unwrap();
         assert!(problems.iter().any(|problem| problem.contains(told)), "{damage}: {problems:?}");
     }
 }

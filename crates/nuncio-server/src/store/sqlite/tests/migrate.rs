@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nuncio_protocol::{Event, Metadata, Seq, TaskState};
 use rusqlite::Connection;
 
-use super::{Folder, end, lease, maintain, open, rows, webhook};
+use super::{Folder, end, lease, maintenance, open, rows, webhook};
 use crate::store::{
     Commit, OpenError, Outcome, Refused, SqliteOptions, SqliteStore, Store, TaskLog, TaskQuery,
     conformance::{
@@ -47,7 +47,7 @@ async fn older(version: usize) -> Folder {
 /// A file of this version, checked, and the store after it was opened.
 async fn opened(version: usize) -> (Folder, Arc<SqliteStore>) {
     let folder = older(version).await;
-    assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0], "before");
+    assert_eq!(maintenance::check(&folder.file()).unwrap(), [""; 0], "before");
     let handle = Arc::new(open(&folder.file()).await);
     assert_eq!(self::version(&folder), KNOWN);
     (folder, handle)
@@ -56,7 +56,7 @@ async fn opened(version: usize) -> (Folder, Arc<SqliteStore>) {
 /// Closes the store and checks the file.
 async fn closed(folder: &Folder, handle: Arc<SqliteStore>) {
     end(handle).await;
-    assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0], "after");
+    assert_eq!(maintenance::check(&folder.file()).unwrap(), [""; 0], "after");
 }
 
 /// Continues the task with another memo.
@@ -77,7 +77,7 @@ fn version(folder: &Folder) -> i64 {
 #[tokio::test]
 async fn a_file_of_the_first_version_opens_with_all_that_it_has() {
     let (folder, ann) = (older(1).await, scope("ann"));
-    assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0], "before");
+    assert_eq!(maintenance::check(&folder.file()).unwrap(), [""; 0], "before");
     let before = rows(&folder.file());
     let handle = Arc::new(open(&folder.file()).await);
     let store: Arc<dyn Store> = handle.clone();
@@ -176,12 +176,12 @@ async fn a_file_of_the_fifth_version_takes_large_metadata() {
 async fn a_migration_says_from_where_to_where() {
     let folder = older(1).await;
     let copy = folder.path().join("copy");
-    assert!(maintain::backup(&folder.file(), &copy).unwrap() > 0, "as it is");
-    assert_eq!(maintain::migrate(&folder.file()).unwrap(), (1, KNOWN));
-    assert_eq!(maintain::migrate(&folder.file()).unwrap(), (KNOWN, KNOWN));
-    assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0]);
-    maintain::vacuum(&copy).unwrap();
-    assert_eq!(maintain::migrate(&copy).unwrap(), (KNOWN, KNOWN));
+    assert!(maintenance::backup(&folder.file(), &copy).unwrap() > 0, "as it is");
+    assert_eq!(maintenance::migrate(&folder.file()).unwrap(), (1, KNOWN));
+    assert_eq!(maintenance::migrate(&folder.file()).unwrap(), (KNOWN, KNOWN));
+    assert_eq!(maintenance::check(&folder.file()).unwrap(), [""; 0]);
+    maintenance::vacuum(&copy).unwrap();
+    assert_eq!(maintenance::migrate(&copy).unwrap(), (KNOWN, KNOWN));
 }
 
 #[tokio::test]
@@ -193,9 +193,9 @@ async fn a_migration_that_fails_half_way_has_changed_nothing() {
     let before = rows(&folder.file());
     let refused = SqliteStore::open(&folder.file(), SqliteOptions::default()).await;
     assert!(matches!(refused, Err(OpenError::Other { .. })), "{refused:?}");
-    assert!(maintain::migrate(&folder.file()).is_err());
+    assert!(maintenance::migrate(&folder.file()).is_err());
     assert_eq!((version(&folder), rows(&folder.file())), (1, before));
-    assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0]);
+    assert_eq!(maintenance::check(&folder.file()).unwrap(), [""; 0]);
     change("DROP INDEX records_by_time");
-    assert_eq!(maintain::migrate(&folder.file()).unwrap(), (1, KNOWN));
+    assert_eq!(maintenance::migrate(&folder.file()).unwrap(), (1, KNOWN));
 }

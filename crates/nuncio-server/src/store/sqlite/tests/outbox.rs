@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nuncio_protocol::{Seq, TaskState};
 use rusqlite::Connection;
 
-use super::{Folder, end, fresh, lease, maintain, open, rows, settle, webhook};
+use super::{Folder, end, fresh, lease, maintenance, open, rows, settle, webhook};
 use crate::store::{
     Commit, DeliveryQuery, DeliveryState, Redrive, Settled, Store, Then,
     conformance::{Writer, at, commit_one, opening, scope},
@@ -49,7 +49,7 @@ async fn a_delivery_whose_attempts_cannot_be_read_stops_nobody() {
     let handle = fresh().await;
     let store: Arc<dyn Store> = handle.clone();
     begin(&store, "t-1", 1).await;
-    let damage = |session: &mut super::super::write::Session| {
+    let damage = |session: &mut super::super::write::WriteSession| {
         Ok(session.db.execute("UPDATE deliveries SET recent = '[{'", [])?)
     };
     assert_eq!(handle.writer.alone(damage).await.unwrap(), 1);
@@ -112,7 +112,7 @@ async fn what_is_owed_is_found_without_reading_what_is_done() {
     assert_eq!(owed_from(), 2);
     let owed: Vec<u64> = lease(&*store).await[0].owed.iter().map(|owed| owed.seq.0).collect();
     assert_eq!(owed, [2, 4, 5]);
-    assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0]);
+    assert_eq!(maintenance::check(&folder.file()).unwrap(), [""; 0]);
     drop(store);
     end(handle).await;
     let left: Vec<_> = rows(&folder.file()).into_iter().filter(|(table, _)| table == "deliveries").collect();

@@ -25,7 +25,7 @@ async fn an_operation_that_a_key_is_not_for_does_not_reach_the_agent() {
     for case in cases() {
         let upstream = upstream(&case).await;
         let mut hub = hub(&upstream.base, true).await;
-        let new = NewKey { operations: Some(vec!["GetTask".to_owned()]), ..NewKey::named("reader") };
+        let new = NewApiKey { operations: Some(vec!["GetTask".to_owned()]), ..NewApiKey::named("reader") };
         let (_, key) = hub.keyring.create(new).await.unwrap();
         hub.keys.insert("reader", key.reveal().to_owned());
         let (status, headers, body, trailers) = hub.ask("reader", case.asked.clone()).await;
@@ -45,7 +45,7 @@ async fn an_operation_that_a_key_is_not_for_does_not_reach_the_agent() {
 }
 
 /// What is an agent's business without being named: the protocol's own, and what HTTP needs.
-const USUAL: [&str; 16] = [
+const ALWAYS_FORWARDED: [&str; 16] = [
     "a2a-extensions",
     "a2a-version",
     "accept",
@@ -119,7 +119,8 @@ async fn of_a_callers_headers_only_those_go_on_that_the_operator_has_named() {
             call(&hub, &upstream, case.form).await;
             for Asked { headers, .. } in upstream.asked() {
                 let about = format!("{way:?} {:?}: {headers:?}", case.form);
-                let more: Vec<_> = headers.keys().filter(|name| !USUAL.contains(&name.as_str())).collect();
+                let more: Vec<_> =
+                    headers.keys().filter(|name| !ALWAYS_FORWARDED.contains(&name.as_str())).collect();
                 assert_eq!(more, ["x-team"], "{about}");
                 // A relayed call keeps its user agent: agents answer some SDKs in a form of their own.
                 let expected: &[&str] =
@@ -189,7 +190,7 @@ async fn nothing_of_what_is_said_is_stored_but_whose_task_it_is() {
         let upstream = upstream(&case).await;
         let settings = Upstream::new(Url::parse(&upstream.base).unwrap());
         let hub = hub_with(settings, false, None, Arc::clone(&store) as Arc<dyn Store>).await;
-        let (_, key) = hub.keyring.create(NewKey::named(format!("caller-{number}"))).await.unwrap();
+        let (_, key) = hub.keyring.create(NewApiKey::named(format!("caller-{number}"))).await.unwrap();
         let mut asked = case.asked;
         asked.headers.insert("authorization", format!("Bearer {}", key.reveal()).parse().unwrap());
         hub.ask("nobody", asked).await;

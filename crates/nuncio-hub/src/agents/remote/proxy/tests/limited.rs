@@ -128,11 +128,11 @@ async fn free_again(hub: &Hub, form: (Binding, Version), case: &str) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, again).await.unwrap_or_else(|_| panic!("{case}: it still counts"));
+    tokio::time::timeout(TEST_TIMEOUT, again).await.unwrap_or_else(|_| panic!("{case}: it still counts"));
 }
 
 /// How long something may take that takes no time: only a test that fails waits this long.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+const TEST_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
 
 fn is_stream<T>(response: &http::Response<T>) -> bool {
     let media_type = &response.headers()["content-type"];

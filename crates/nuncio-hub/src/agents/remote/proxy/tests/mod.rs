@@ -36,8 +36,8 @@ use crate::{
         demo::{echo, slow},
     },
     config::{self, AgentKind, AgentOrigin, Mode, Upstream},
-    fleet::{Agent, Fleet},
-    identity::{Keyring, NewKey},
+    fleet::{Fleet, ServedAgent},
+    identity::{Keyring, NewApiKey},
     limits::Callers,
     listen::Peer,
     pipeline::{Pipeline, Stations},
@@ -170,7 +170,7 @@ async fn agent(forms: &[(Binding, Version)], is_slow: bool) -> String {
 /// A hub before an agent.
 struct Hub {
     base: String,
-    agent: Arc<Agent>,
+    agent: Arc<ServedAgent>,
     keyring: Arc<Keyring>,
     /// Of callers, where they are told apart.
     keys: HashMap<&'static str, String>,
@@ -233,7 +233,7 @@ async fn hub_of(
     };
     let mut keys = HashMap::new();
     for name in ["ann", "bob", "eve"].iter().filter(|_| apart) {
-        let (_, key) = factory.identity.keyring().create(NewKey::named(*name)).await.unwrap();
+        let (_, key) = factory.identity.keyring().create(NewApiKey::named(*name)).await.unwrap();
         keys.insert(*name, key.reveal().to_owned());
     }
     let kind = AgentKind::Upstream(Box::new(settings));

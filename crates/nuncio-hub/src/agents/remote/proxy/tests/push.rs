@@ -7,7 +7,7 @@ use nuncio_protocol::{
     SendMessageConfiguration, SendMessageRequest, TaskPushNotificationConfig,
 };
 use nuncio_server::{
-    push::{MasterKey, Push, PushOptions},
+    push::{Push, PushOptions, RootKey},
     testing::FailingStore,
 };
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use super::*;
 
 fn pushing(store: &Arc<dyn Store>) -> Pushing {
     let egress = Egress::guarded(Policy { allow_private: true, ..Policy::default() }).unwrap();
-    let push = Push::builder(Arc::clone(store), egress, MasterKey::new([1; 32])).build().unwrap();
+    let push = Push::builder(Arc::clone(store), egress, RootKey::new([1; 32])).build().unwrap();
     Pushing { push, options: PushOptions::default() }
 }
 

@@ -193,7 +193,7 @@ async fn hub_in_a_hurry(upstream: &Canned, apart: bool) -> Hub {
 }
 
 /// Only a test that fails waits this long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn an_answer_that_never_begins_to_make_sense_is_late() {
@@ -216,7 +216,7 @@ async fn an_answer_that_never_begins_to_make_sense_is_late() {
                 feed_drops(feed, vec![first], drop);
             };
             let both = futures_util::future::join(told_until_the_end(&hub, caller), feeding);
-            let ended = tokio::time::timeout(PATIENCE, both).await;
+            let ended = tokio::time::timeout(TEST_TIMEOUT, both).await;
             let ((told, is_cut), ()) = ended.unwrap_or_else(|_| panic!("{case}: no end"));
             // What was handed on in pieces of an event can only be cut.
             let has_begun = !apart && form == caller && form.0 != Binding::Grpc;
@@ -253,7 +253,9 @@ async fn an_event_that_has_begun_has_to_end() {
             let (first, drop) = drip(form);
             feed_drops(feed, vec![first], drop);
             let end = async { while let Some(Ok(_)) = body.frame().await {} };
-            tokio::time::timeout(PATIENCE, end).await.unwrap_or_else(|_| panic!("{form:?} {apart}: no end"));
+            tokio::time::timeout(TEST_TIMEOUT, end)
+                .await
+                .unwrap_or_else(|_| panic!("{form:?} {apart}: no end"));
         }
     }
 }

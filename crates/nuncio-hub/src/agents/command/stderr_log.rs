@@ -22,12 +22,12 @@ const REASON_LINES: usize = 10;
 const REASON: usize = 2000;
 
 /// Reads the standard error of a program.
-pub(super) struct Words {
+pub(super) struct StderrLog {
     last: Arc<Mutex<Last>>,
     listening: AbortOnDropHandle<()>,
 }
 
-impl Words {
+impl StderrLog {
     /// Starts reading. The program is never blocked by a full pipe.
     pub(super) fn listen(stderr: ChildStderr, agent: Arc<str>, task: TaskId) -> Self {
         let last: Arc<Mutex<Last>> = Arc::default();

@@ -13,14 +13,14 @@ use std::{
 pub use self::check::check;
 use super::{
     address::Address,
-    link::Session,
+    link::PgSession,
     open,
     schema::{self, KNOWN},
 };
 use crate::store::{Durability, OpenError, StoreError};
 
 /// The timeout of maintenance statements: long, because only the operator waits for them.
-const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+const MAINTENANCE_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The store's settings suit queries of a few rows; these read whole tables.
 const PLAN_FREELY: &str = "RESET enable_seqscan; RESET enable_bitmapscan; RESET enable_hashjoin; \
@@ -62,7 +62,7 @@ pub async fn backup(url: &str, to: &Path) -> Result<u64, OpenError> {
 /// If the database cannot be used.
 pub async fn migrate(url: &str) -> Result<(i64, i64), OpenError> {
     let address = Address::parse(url)?;
-    let session = open(&address, PATIENCE, Durability::Full).await?;
+    let session = open(&address, MAINTENANCE_TIMEOUT, Durability::Full).await?;
     let before = schema::migrate(&session, &address).await?;
     Ok((before, KNOWN))
 }
@@ -88,7 +88,7 @@ pub async fn vacuum(url: &str) -> Result<(u64, u64), OpenError> {
 const TABLES: &str = "SELECT relname::text FROM pg_catalog.pg_class
   WHERE relnamespace = 'nuncio'::regnamespace AND relkind = 'r' ORDER BY relname";
 
-async fn size(session: &Session) -> Result<u64, StoreError> {
+async fn size(session: &PgSession) -> Result<u64, StoreError> {
     const SIZE: &str = "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
       WHERE relnamespace = 'nuncio'::regnamespace AND relkind = 'r'";
     let row = session.query_opt(SIZE, &[]).await?;
@@ -96,8 +96,8 @@ async fn size(session: &Session) -> Result<u64, StoreError> {
 }
 
 /// Opens an existing database of ours for maintenance.
-async fn look(address: &Address) -> Result<Session, OpenError> {
-    let session = open(address, PATIENCE, Durability::Full).await?;
+async fn look(address: &Address) -> Result<PgSession, OpenError> {
+    let session = open(address, MAINTENANCE_TIMEOUT, Durability::Full).await?;
     let found = schema::version(&session, address).await?;
     if found > KNOWN {
         return Err(OpenError::NewerSchema { place: address.place.clone(), found, known: KNOWN });

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use nuncio_protocol::{Seq, Task};
 use tokio_postgres::Row;
 
-use super::{Address, Session, look};
+use super::{Address, PgSession, look};
 use crate::store::{
     OpenError, StoreError,
     codec::{Blobs, Digest, damaged, decode_artifacts, decode_segment, decode_task, replay, state_code},
@@ -14,7 +14,7 @@ use crate::store::{
 };
 
 /// The maximum number of reported problems.
-const MOST_PROBLEMS: usize = 100;
+const MAX_PROBLEMS: usize = 100;
 
 /// The number of tasks read at a time.
 const PAGE: i64 = 100;
@@ -168,13 +168,13 @@ pub async fn check(url: &str) -> Result<Vec<String>, OpenError> {
 }
 
 fn note(problems: &mut Vec<String>, what: &str, found: Result<Vec<String>, StoreError>) {
-    let room = MOST_PROBLEMS.saturating_sub(problems.len());
+    let room = MAX_PROBLEMS.saturating_sub(problems.len());
     let found = found.unwrap_or_else(|error| vec![error.to_string()]);
     problems.extend(found.into_iter().take(room).map(|found| format!("{what}: {found}")));
 }
 
 /// Reads every task, a page at a time.
-async fn read_all(session: &Session) -> Result<Vec<String>, StoreError> {
+async fn read_all(session: &PgSession) -> Result<Vec<String>, StoreError> {
     let (mut problems, mut after) = (Vec::new(), String::new());
     loop {
         let page = session.query(TASKS, &[&after, &PAGE]).await?;
@@ -184,14 +184,14 @@ async fn read_all(session: &Session) -> Result<Vec<String>, StoreError> {
             let found = agree(session, row).await.unwrap_or_else(|error| Some(error.to_string()));
             problems.extend(found.map(|found| format!("task {}: {found}", row.get::<_, &str>(0))));
         }
-        if problems.len() >= MOST_PROBLEMS {
+        if problems.len() >= MAX_PROBLEMS {
             return Ok(problems);
         }
     }
 }
 
 /// The problem of a task, if any: its log must have no gap, and its row and snapshot must agree with the log.
-async fn agree(session: &Session, row: &Row) -> Result<Option<String>, StoreError> {
+async fn agree(session: &PgSession, row: &Row) -> Result<Option<String>, StoreError> {
     let (id, seq, kept): (&str, i64, i64) = (row.get(0), row.get(1), row.get(2));
     let blobs = blobs(session, id).await?;
     let (mut told, mut last, mut at_snapshot) = (Task::default(), 0, None);
@@ -238,7 +238,7 @@ fn snapshot(row: &Row, blobs: &Blobs) -> Result<Option<Task>, StoreError> {
     Ok(Some(task))
 }
 
-async fn blobs(session: &Session, id: &str) -> Result<Blobs, StoreError> {
+async fn blobs(session: &PgSession, id: &str) -> Result<Blobs, StoreError> {
     let rows = session.query(BLOBS, &[&id]).await?;
     let blob = |row: &Row| {
         let digest = <[u8; 32]>::try_from(row.get::<_, &[u8]>(0)).map_err(damaged)?;

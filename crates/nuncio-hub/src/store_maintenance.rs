@@ -4,7 +4,7 @@ use std::path::Path;
 
 use nuncio_server::store::{OpenError, postgres, sqlite};
 
-use crate::{config::Data, master};
+use crate::{config::Data, root_key};
 
 /// The schema version of a store, before and after.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,8 +27,8 @@ pub struct Vacuumed {
 pub async fn check(data: &Data) -> Result<Vec<String>, OpenError> {
     match data {
         Data::Memory { .. } => Err(nothing()),
-        Data::Sqlite { path, .. } => file(path, sqlite::maintain::check).await,
-        Data::Postgres { url, .. } => postgres::maintain::check(url.reveal()).await,
+        Data::Sqlite { path, .. } => file(path, sqlite::maintenance::check).await,
+        Data::Postgres { url, .. } => postgres::maintenance::check(url.reveal()).await,
     }
 }
 
@@ -41,14 +41,14 @@ pub async fn backup(data: &Data, to: &Path) -> Result<u64, OpenError> {
     match data {
         Data::Memory { .. } => Err(nothing()),
         Data::Sqlite { path, .. } => file(path, move |path| copy(path, &to)).await,
-        Data::Postgres { url, .. } => postgres::maintain::backup(url.reveal(), &to).await,
+        Data::Postgres { url, .. } => postgres::maintenance::backup(url.reveal(), &to).await,
     }
 }
 
-/// Copies the file with its master key: sealed data in it is unreadable without the key.
+/// Copies the file with its root key: sealed data in it is unreadable without the key.
 fn copy(path: &Path, to: &Path) -> Result<u64, OpenError> {
-    let bytes = sqlite::maintain::backup(path, to)?;
-    let (key, copy) = (master::beside(path), master::beside(to));
+    let bytes = sqlite::maintenance::backup(path, to)?;
+    let (key, copy) = (root_key::beside(path), root_key::beside(to));
     if key.exists() {
         let copied = std::fs::copy(&key, &copy);
         copied.map_err(|error| OpenError::Other {
@@ -66,8 +66,8 @@ fn copy(path: &Path, to: &Path) -> Result<u64, OpenError> {
 pub async fn migrate(data: &Data) -> Result<Migrated, OpenError> {
     let (from, to) = match data {
         Data::Memory { .. } => return Err(nothing()),
-        Data::Sqlite { path, .. } => file(path, sqlite::maintain::migrate).await?,
-        Data::Postgres { url, .. } => postgres::maintain::migrate(url.reveal()).await?,
+        Data::Sqlite { path, .. } => file(path, sqlite::maintenance::migrate).await?,
+        Data::Postgres { url, .. } => postgres::maintenance::migrate(url.reveal()).await?,
     };
     Ok(Migrated { from, to })
 }
@@ -79,8 +79,8 @@ pub async fn migrate(data: &Data) -> Result<Migrated, OpenError> {
 pub async fn vacuum(data: &Data) -> Result<Vacuumed, OpenError> {
     let (before, after) = match data {
         Data::Memory { .. } => return Err(nothing()),
-        Data::Sqlite { path, .. } => file(path, sqlite::maintain::vacuum).await?,
-        Data::Postgres { url, .. } => postgres::maintain::vacuum(url.reveal()).await?,
+        Data::Sqlite { path, .. } => file(path, sqlite::maintenance::vacuum).await?,
+        Data::Postgres { url, .. } => postgres::maintenance::vacuum(url.reveal()).await?,
     };
     Ok(Vacuumed { before, after })
 }

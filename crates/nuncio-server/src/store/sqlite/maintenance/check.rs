@@ -16,7 +16,7 @@ use crate::store::{
 };
 
 /// The maximum number of reported problems.
-const MOST_PROBLEMS: usize = 100;
+const MAX_PROBLEMS: usize = 100;
 
 /// Queries that return problems, with the schema versions that they apply to.
 const RULES: [(RangeInclusive<i64>, &str, &str); 12] = [
@@ -116,7 +116,7 @@ pub fn check(path: &Path) -> Result<Vec<String>, OpenError> {
 }
 
 fn note(problems: &mut Vec<String>, what: &str, found: Result<Vec<String>, StoreError>) {
-    let room = MOST_PROBLEMS.saturating_sub(problems.len());
+    let room = MAX_PROBLEMS.saturating_sub(problems.len());
     let found = found.unwrap_or_else(|error| vec![error.to_string()]);
     problems.extend(found.into_iter().take(room).map(|found| format!("{what}: {found}")));
 }
@@ -124,7 +124,7 @@ fn note(problems: &mut Vec<String>, what: &str, found: Result<Vec<String>, Store
 fn ask(db: &Connection, query: &str) -> Result<Vec<String>, StoreError> {
     let mut query = db.prepare(query)?;
     let told = query.query_map([], |row| row.get(0))?;
-    Ok(told.take(MOST_PROBLEMS).collect::<Result<_, _>>()?)
+    Ok(told.take(MAX_PROBLEMS).collect::<Result<_, _>>()?)
 }
 
 /// Reads every task, one at a time.
@@ -133,7 +133,7 @@ fn read_all(db: &Connection) -> Result<Vec<String>, StoreError> {
     let mut tasks = db.prepare(&format!("SELECT {columns}, id, state, status_at FROM tasks ORDER BY key"))?;
     let mut rows = tasks.query([])?;
     let mut problems = Vec::new();
-    while problems.len() < MOST_PROBLEMS
+    while problems.len() < MAX_PROBLEMS
         && let Some(row) = rows.next()?
     {
         let found = agree(db, row);

@@ -13,12 +13,12 @@ const KNOWN: usize = 8_192;
 
 /// An owner, and the time of its record.
 #[derive(PartialEq, Eq, Debug)]
-pub(super) struct Owned {
+pub(super) struct CachedOwner {
     pub(super) owner: Owner,
     pub(super) at: Timestamp,
 }
 
-impl Owned {
+impl CachedOwner {
     pub(super) fn is(&self, caller: &Caller) -> bool {
         self.owner.is(caller)
     }
@@ -43,14 +43,14 @@ impl Name {
 /// young generation, without a list to keep in order. Callers choose some of the keys, so the hashes are
 /// seeded at random and the size is bounded.
 #[derive(Default)]
-pub(super) struct Known {
-    young: HashMap<Arc<str>, Arc<Owned>, RandomState>,
-    old: HashMap<Arc<str>, Arc<Owned>, RandomState>,
+pub(super) struct OwnerCache {
+    young: HashMap<Arc<str>, Arc<CachedOwner>, RandomState>,
+    old: HashMap<Arc<str>, Arc<CachedOwner>, RandomState>,
     names: HashMap<Owner, Arc<Name>, RandomState>,
 }
 
-impl Known {
-    pub(super) fn get(&mut self, key: &str) -> Option<Arc<Owned>> {
+impl OwnerCache {
+    pub(super) fn get(&mut self, key: &str) -> Option<Arc<CachedOwner>> {
         if let Some(owned) = self.young.get(key) {
             return Some(Arc::clone(owned));
         }
@@ -64,7 +64,7 @@ impl Known {
         self.old.remove(key);
     }
 
-    pub(super) fn put(&mut self, key: Arc<str>, owned: &Arc<Owned>) {
+    pub(super) fn put(&mut self, key: Arc<str>, owned: &Arc<CachedOwner>) {
         if self.young.len() >= KNOWN {
             self.old = std::mem::take(&mut self.young);
         }
@@ -93,8 +93,8 @@ mod tests {
 
     #[test]
     fn what_is_known_has_a_bound_and_what_is_used_stays() {
-        let mut known = Known::default();
-        let owner = Arc::new(Owned { owner: Owner::of(&Caller::anonymous()), at: Timestamp::EPOCH });
+        let mut known = OwnerCache::default();
+        let owner = Arc::new(CachedOwner { owner: Owner::of(&Caller::anonymous()), at: Timestamp::EPOCH });
         known.put("kept".into(), &owner);
         for n in 0..5 * KNOWN {
             known.put(n.to_string().into(), &owner);
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn names_are_made_once_and_have_a_bound() {
-        let mut known = Known::default();
+        let mut known = OwnerCache::default();
         let owner = |n: usize| Owner::of(&Caller::authenticated(n.to_string()));
         let [one, again] = [(); 2].map(|()| known.name("a", &owner(0)));
         assert!(Arc::ptr_eq(&one, &again));

@@ -7,7 +7,7 @@ use crate::store::{
     Commit, OpenError, Webhook,
     conformance::{Writer, commit_one, creation, opening, scope, stored},
     postgres::{
-        maintain::{backup, check, migrate, vacuum},
+        maintenance::{backup, check, migrate, vacuum},
         schema::KNOWN,
     },
 };

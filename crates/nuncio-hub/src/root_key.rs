@@ -1,4 +1,4 @@
-//! The master key, from which the hub derives its others: in a file that only its user can read, created when
+//! The root key, from which the hub derives its others: in a file that only its user can read, created when
 //! absent.
 //!
 //! It seals the secrets that callers entrust to the hub, so it is kept apart from a database that others
@@ -13,15 +13,15 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use nuncio_server::push::MasterKey;
+use nuncio_server::push::RootKey;
 
 use crate::config::Data;
 
-/// Loads the master key of this store.
-pub(crate) fn load(data: &Data, file: Option<&Path>) -> Result<MasterKey> {
+/// Loads the root key of this store.
+pub(crate) fn load(data: &Data, file: Option<&Path>) -> Result<RootKey> {
     match (file, data) {
         (Some(file), _) => read_or_make(file),
-        (None, Data::Memory { .. }) => Ok(MasterKey::random()),
+        (None, Data::Memory { .. }) => Ok(RootKey::random()),
         (None, Data::Sqlite { path, .. }) => read_or_make(&beside(path)),
         (None, Data::Postgres { .. }) => bail!(
             "a database needs a key file, the same for every hub, which seals callers' secrets; \
@@ -38,7 +38,7 @@ pub(crate) fn beside(path: &Path) -> PathBuf {
     name.into()
 }
 
-fn read_or_make(file: &Path) -> Result<MasterKey> {
+fn read_or_make(file: &Path) -> Result<RootKey> {
     match fs::read_to_string(file) {
         Ok(text) => {
             let key = parse(&text).with_context(|| format!("{}: is not a key of a hub", file.display()))?;
@@ -64,15 +64,15 @@ fn warn_if_open(file: &Path) {
     }
 }
 
-fn parse(text: &str) -> Result<MasterKey> {
+fn parse(text: &str) -> Result<RootKey> {
     let wrong = "expected 32 bytes in base64; `openssl rand -base64 32` makes such a key";
     let bytes = STANDARD.decode(text.trim()).context(wrong)?;
-    bytes.try_into().map(MasterKey::new).map_err(|_| anyhow::anyhow!(wrong))
+    bytes.try_into().map(RootKey::new).map_err(|_| anyhow::anyhow!(wrong))
 }
 
 /// Writes the file completely before it gets its name: a file that exists contains a whole key.
-fn make(file: &Path) -> io::Result<MasterKey> {
-    let key = MasterKey::random();
+fn make(file: &Path) -> io::Result<RootKey> {
+    let key = RootKey::random();
     let mut unfinished = file.as_os_str().to_owned();
     unfinished.push(format!(".{}", std::process::id()));
     let unfinished = PathBuf::from(unfinished);
