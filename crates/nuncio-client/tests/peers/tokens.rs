@@ -132,7 +132,9 @@ async fn calls_that_come_together_are_told_the_same_failure() {
 async fn a_call_that_is_given_up_does_not_hold_up_the_next() {
     let peer = agent(|asked| issue(asked, &json!(3600)), |_, _| false).await;
     let client = connected(&peer);
-    let cx = CallContext { deadline: Some(std::time::Instant::now()), ..client.context() };
+    // Long past: a timer rounds up, and a quick peer answers within a millisecond.
+    let past = std::time::Instant::now() - Duration::from_secs(1);
+    let cx = CallContext { deadline: Some(past), ..client.context() };
     let req = GetTaskRequest { id: "t-1".into(), ..Default::default() };
     let error = client.service().get_task(&cx, req).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
