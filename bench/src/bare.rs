@@ -25,7 +25,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 #[derive(Deserialize)]
-struct Request<'a> {
+struct RpcRequest<'a> {
     #[serde(borrow)]
     id: &'a RawValue,
     #[serde(borrow)]
@@ -98,7 +98,7 @@ async fn answer(headers: HeaderMap, body: Bytes) -> Response {
     if headers.get(header::CONTENT_TYPE).is_none() || headers.get("a2a-version").is_none() {
         return axum::http::StatusCode::BAD_REQUEST.into_response();
     }
-    let Ok(request) = serde_json::from_slice::<Request<'_>>(&body) else {
+    let Ok(request) = serde_json::from_slice::<RpcRequest<'_>>(&body) else {
         return axum::http::StatusCode::BAD_REQUEST.into_response();
     };
     let timestamp = timestamp();

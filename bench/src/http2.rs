@@ -28,7 +28,7 @@ const DEFAULT_WINDOW: u32 = 65_535;
 
 const FRAME_HEAD: usize = 9;
 
-pub(crate) struct Connection {
+pub(crate) struct GrpcConnection {
     stream: TcpStream,
     /// The headers of the next call.
     headers: Vec<u8>,
@@ -52,7 +52,7 @@ struct Frame {
     end: usize,
 }
 
-impl Connection {
+impl GrpcConnection {
     /// Opens a connection for calls of one method.
     pub(crate) async fn open(address: &str, path: &str, version: &str) -> Result<Self> {
         let mut stream =

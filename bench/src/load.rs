@@ -57,7 +57,7 @@ impl fmt::Display for Sample {
 /// A connection that speaks what a load needs.
 enum Caller {
     Http1(Connection),
-    Http2(http2::Connection),
+    Http2(http2::GrpcConnection),
 }
 
 impl Caller {
@@ -66,7 +66,7 @@ impl Caller {
             Binding::JsonRpc | Binding::HttpJson => Ok(Self::Http1(Connection::open(address).await?)),
             Binding::Grpc => {
                 let version = wire.version().as_str();
-                Ok(Self::Http2(http2::Connection::open(address, &wire.rpc(op)?, version).await?))
+                Ok(Self::Http2(http2::GrpcConnection::open(address, &wire.rpc(op)?, version).await?))
             }
         }
     }

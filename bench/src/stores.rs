@@ -102,11 +102,11 @@ async fn grow(subject: Subject, many: u64, scale: f64, report: &mut Report) -> R
     report.note(format!(
         "{subject}: a page of 100 tasks: {near:.0} µs CPU for the first, {far:.0} µs from the 900th on"
     ));
-    let most = read(&server, &ids).await?;
+    let peak = read(&server, &ids).await?;
     report.note(format!(
         "{subject}: {} finished tasks read: memory grew by {:.1} MB at most",
         ids.len(),
-        most.saturating_sub(before) as f64 / 1e6
+        peak.saturating_sub(before) as f64 / 1e6
     ));
     Ok(())
 }
@@ -141,12 +141,12 @@ async fn pages(server: &Server, count: usize) -> Result<(f64, f64, Vec<String>)>
 /// Reads each task once; the most memory that was in use.
 async fn read(server: &Server, ids: &[String]) -> Result<u64> {
     let mut connection = Connection::open(&server.address).await?;
-    let mut most = server.rss()?;
+    let mut peak = server.rss()?;
     for (number, id) in ids.iter().enumerate() {
         connection.call(Template::get(server.path, Wire::JsonRpcV1, id)?.fill(number as u64)).await?;
         if number % 1_000 == 0 {
-            most = most.max(server.rss()?);
+            peak = peak.max(server.rss()?);
         }
     }
-    Ok(most.max(server.rss()?))
+    Ok(peak.max(server.rss()?))
 }

@@ -53,7 +53,7 @@ impl Gates {
 /// The agent.
 #[derive(Clone, Debug, Default)]
 pub struct Scripted {
-    /// Where its scripts wait.
+    /// The gate at which its scripts wait.
     pub gates: Gates,
 }
 
@@ -163,7 +163,7 @@ fn rich() -> Artifact {
     artifact
 }
 
-/// What the agent was given, but for the version, which is all that may differ between the wires.
+/// The input of the agent without the version, the only part that may differ between the wires.
 fn given(cx: &ExecContext) -> serde_json::Value {
     json!({
         "taskId": cx.task_id,

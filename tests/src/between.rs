@@ -16,16 +16,16 @@ use crate::world::{By, CALLER, connect, direct};
 /// As whom the agent knows it.
 pub const HUB: &str = "hub";
 
-/// What it calls the agent.
+/// The name of the agent at this hub.
 const AGENT: &str = "scripted";
 
 /// An agent that comes with every hub.
 const ECHO: &str = "echo";
 
-/// Which it has to its agent.
+/// The binding and version that it uses towards its agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Relation {
-    /// Whose the tasks are.
+    /// The owner of the tasks: hub or agent.
     pub mode: Mode,
     /// The binding that it speaks to the agent.
     pub binding: Binding,
@@ -36,7 +36,7 @@ pub struct Relation {
 /// A hub with one agent. Ends when it is dropped.
 #[derive(Debug)]
 pub struct Between {
-    /// Where the agent is reached.
+    /// The address of the agent.
     pub url: String,
     keyring: Arc<Keyring>,
     _stop: oneshot::Sender<()>,

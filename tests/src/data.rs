@@ -1,4 +1,4 @@
-//! Where the tasks of a test are kept.
+//! The stores of the tests.
 
 use std::{
     path::{Path, PathBuf},
@@ -25,7 +25,7 @@ pub enum Data {
     Postgres,
 }
 
-/// What goes when the test is over.
+/// Resources that are removed at the end of the test.
 #[derive(Debug)]
 pub struct Kept {
     _folder: Option<Folder>,
@@ -73,7 +73,7 @@ impl Folder {
         Self(path)
     }
 
-    /// Where it is.
+    /// The URL or path of the store.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0

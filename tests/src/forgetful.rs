@@ -21,7 +21,7 @@ const MAX_MESSAGE_BYTES: usize = 1 << 20;
 /// Listens at a port of its own.
 #[derive(Debug)]
 pub struct Forgetful {
-    /// Where it listens, such as `http://127.0.0.1:4711`.
+    /// Its address, such as `http://127.0.0.1:4711`.
     pub base: String,
     serving: JoinHandle<()>,
 }

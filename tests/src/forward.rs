@@ -12,7 +12,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// What becomes of connections.
+/// The treatment of connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Line {
     /// They carry what is said.
@@ -26,7 +26,7 @@ pub enum Line {
 /// Listens at a port of its own and forwards to another one.
 #[derive(Debug)]
 pub struct Forwarder {
-    /// Where it listens.
+    /// Its own address.
     pub address: SocketAddr,
     line: watch::Sender<Line>,
     serving: JoinHandle<()>,

@@ -135,9 +135,9 @@ pub fn start(args: &[&str]) -> Process {
 pub struct Hub {
     /// The process.
     pub process: Process,
-    /// What it said when it was ready.
+    /// Its output up to the line that says it is ready.
     pub announced: Value,
-    /// Where it listens, such as `http://127.0.0.1:4711`, or `https://…` if it was given a certificate.
+    /// Its address, such as `http://127.0.0.1:4711`, or `https://…` if it has a certificate.
     pub base: String,
 }
 
@@ -196,7 +196,7 @@ impl Hub {
         Self { process, announced, base }
     }
 
-    /// Where one of its agents is.
+    /// The URL of one of its agents.
     #[must_use]
     pub fn agent(&self, name: &str) -> String {
         format!("{}/agents/{name}", self.base)

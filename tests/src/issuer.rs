@@ -60,7 +60,7 @@ impl Issuer {
         format!("Bearer {token}")
     }
 
-    /// What makes a hub believe it, for its file.
+    /// The lines of a configuration file that make a hub trust this issuer.
     #[must_use]
     pub fn setting(&self) -> String {
         format!("[[identity.jwt]]\nissuer = \"{}\"\naudience = [\"{AUDIENCE}\"]\n", self.url)

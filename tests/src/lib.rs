@@ -1,4 +1,4 @@
-//! What the whole-system tests share. The tests themselves are in `tests/`:
+//! Shared code of the whole-system tests. The tests themselves are in `tests/`:
 //!
 //! | test | what it holds |
 //! |---|---|
@@ -39,7 +39,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use nuncio_protocol::{EventStream, StreamItem};
 
-/// How long something may take that takes no time: only a test that fails waits this long.
+/// The timeout for operations that are immediate; only a failing test waits this long.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Between two looks at something that gives no signal.

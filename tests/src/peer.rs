@@ -10,10 +10,10 @@ use crate::{
     process::{self, Process},
 };
 
-/// How often another port is tried when somebody else was quicker to take it.
+/// The number of ports that are tried when another process has taken the first.
 const ATTEMPTS: usize = 5;
 
-/// Where the SDKs are installed.
+/// The folder in which the SDKs are installed.
 fn folder() -> PathBuf {
     let folder = std::env::var_os("NUNCIO_PEERS").map_or_else(|| root().join(".cache/peers"), PathBuf::from);
     assert!(
@@ -77,7 +77,7 @@ pub async fn check(client: &str, url: &str, binding: Binding, args: &[&str]) -> 
 /// An official server that runs.
 #[derive(Debug)]
 pub struct Peer {
-    /// Where it is reached.
+    /// The address of the peer.
     pub url: String,
     /// Ends with this.
     _process: Process,

@@ -16,7 +16,7 @@ pub struct Process {
     child: Child,
     /// `None` once nobody reads it any more.
     stdout: Option<Lines<BufReader<ChildStdout>>>,
-    /// What it has written to stderr so far.
+    /// Its standard error so far.
     stderr: watch::Receiver<String>,
 }
 
@@ -66,7 +66,7 @@ impl Process {
         assert!(said, "it ended without saying {text:?}: {}", self.stderr());
     }
 
-    /// What it has written to stderr so far.
+    /// Its standard error so far.
     #[must_use]
     pub fn stderr(&self) -> String {
         self.stderr.borrow().clone()
@@ -116,14 +116,14 @@ fn gather(from: impl AsyncRead + Unpin + Send + 'static) -> watch::Receiver<Stri
     receiver
 }
 
-/// What became of a program that was run to its end.
+/// The outcome of a program that was run to its end.
 #[derive(Debug)]
 pub struct Output {
     /// The exit code; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// What it wrote to stdout.
+    /// Its standard output.
     pub stdout: String,
-    /// What it wrote to stderr.
+    /// Its standard error.
     pub stderr: String,
 }
 

@@ -24,7 +24,7 @@ use tokio::{
 
 use crate::eventually;
 
-/// What becomes of a notification.
+/// The answer to a notification.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum React {
     /// An answer of this status.
@@ -87,7 +87,7 @@ impl Post {
         seq.unwrap_or_else(|| panic!("no delivery id: {self:?}"))
     }
 
-    /// Which attempt it is.
+    /// The number of the attempt.
     ///
     /// # Panics
     /// When it does not say.
@@ -100,7 +100,7 @@ impl Post {
 /// A server that notes every POST.
 #[derive(Debug)]
 pub struct Receiver {
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     kept: Arc<Kept>,
     serving: JoinHandle<()>,
@@ -114,8 +114,8 @@ struct Kept {
     waiting: Mutex<HashMap<String, usize>>,
     crowded: Mutex<Vec<String>>,
     connections: AtomicUsize,
-    most_connections: AtomicUsize,
-    most_waiting: AtomicUsize,
+    peak_connections: AtomicUsize,
+    peak_waiting: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -144,8 +144,8 @@ impl Receiver {
             waiting: Mutex::default(),
             crowded: Mutex::default(),
             connections: AtomicUsize::new(0),
-            most_connections: AtomicUsize::new(0),
-            most_waiting: AtomicUsize::new(0),
+            peak_connections: AtomicUsize::new(0),
+            peak_waiting: AtomicUsize::new(0),
         });
         let shared = Arc::clone(&kept);
         let serving = tokio::spawn(async move {
@@ -155,7 +155,7 @@ impl Receiver {
                 let (stream, _) = listener.accept().await.expect("the receiver accepts");
                 let kept = Arc::clone(&shared);
                 let open = kept.connections.fetch_add(1, Ordering::SeqCst) + 1;
-                kept.most_connections.fetch_max(open, Ordering::SeqCst);
+                kept.peak_connections.fetch_max(open, Ordering::SeqCst);
                 connections.spawn(async move {
                     let (from, to) = stream.into_split();
                     let mut connection = Connection { kept: &kept, from: BufReader::new(from), to };
@@ -168,7 +168,7 @@ impl Receiver {
         Self { address, kept, serving }
     }
 
-    /// Where this path is.
+    /// The URL of this path.
     #[must_use]
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
@@ -198,7 +198,7 @@ impl Receiver {
         lock(&self.kept.posts).clone()
     }
 
-    /// What came to this path.
+    /// The requests to this path.
     #[must_use]
     pub fn posts_to(&self, path: &str) -> Vec<Arc<Post>> {
         let mut posts = self.posts();
@@ -206,7 +206,7 @@ impl Receiver {
         posts
     }
 
-    /// How many came.
+    /// The number of requests.
     #[must_use]
     pub fn count(&self) -> usize {
         lock(&self.kept.posts).len()
@@ -221,7 +221,7 @@ impl Receiver {
             .await
     }
 
-    /// How many have no answer yet.
+    /// The number of requests without an answer.
     #[must_use]
     pub fn waiting(&self) -> usize {
         lock(&self.kept.waiting).values().sum()
@@ -233,16 +233,16 @@ impl Receiver {
         lock(&self.kept.crowded).clone()
     }
 
-    /// How many had no answer yet, at most at a time.
+    /// The maximum number of unanswered requests at one time.
     #[must_use]
-    pub fn most_waiting(&self) -> usize {
-        self.kept.most_waiting.load(Ordering::SeqCst)
+    pub fn peak_waiting(&self) -> usize {
+        self.kept.peak_waiting.load(Ordering::SeqCst)
     }
 
-    /// How many connections there were at most at a time.
+    /// The maximum number of open connections at one time.
     #[must_use]
-    pub fn most_connections(&self) -> usize {
-        self.kept.most_connections.load(Ordering::SeqCst)
+    pub fn peak_connections(&self) -> usize {
+        self.kept.peak_connections.load(Ordering::SeqCst)
     }
 }
 
@@ -273,7 +273,7 @@ impl Kept {
         }
         let all = waiting.values().sum();
         drop(waiting);
-        self.most_waiting.fetch_max(all, Ordering::SeqCst);
+        self.peak_waiting.fetch_max(all, Ordering::SeqCst);
         lock(&self.posts).push(Arc::new(post));
         Waiting { kept: self, webhook }
     }

@@ -1,4 +1,4 @@
-//! What a scenario observed, in a form in which two runs can be compared: identifiers that the server
+//! The observations of a scenario, in a form in which two runs can be compared: identifiers that the server
 //! made are numbered in the order in which they appear, and times are left out.
 
 use std::collections::HashMap;
@@ -57,7 +57,7 @@ impl Transcript {
         }
     }
 
-    /// What differs first between two runs, if anything does, after this was done to each object in them.
+    /// The first difference between two runs, after this function was applied to each object in them.
     #[must_use]
     pub fn difference(&self, expected: &Self, same: impl Fn(&mut Map<String, Value>)) -> Option<String> {
         let (mut ours, mut theirs) = (Names::default(), Names::default());

@@ -18,7 +18,7 @@ use crate::within;
 /// Listens on a port of its own. Ends when it is dropped.
 #[derive(Debug)]
 pub struct Webhook {
-    /// Where it is.
+    /// Its URL.
     pub url: String,
     accepted: UnboundedReceiver<Notification>,
     serving: JoinHandle<()>,

@@ -41,7 +41,7 @@ use crate::{
     eventually, within,
 };
 
-/// How the agent is reached, and where its tasks are kept.
+/// The route to the agent, and the store of its tasks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Way {
     wire: Option<(Binding, Version, By)>,
@@ -67,7 +67,7 @@ impl Way {
         Self { hub: Some(Relation { mode, binding, version }), ..way }
     }
 
-    /// What stands between the callers and the agent.
+    /// The hub between the callers and the agent, if there is one.
     #[must_use]
     pub const fn hub(self) -> Option<Relation> {
         self.hub
@@ -119,7 +119,7 @@ pub const CALLER: &str = "x-caller";
 /// The media type that the agent does not take.
 pub const REFUSED_MEDIA_TYPE: &str = "application/x-unsupported";
 
-/// How many worlds there have been.
+/// The number of worlds so far.
 static WORLDS: AtomicUsize = AtomicUsize::new(0);
 
 /// The agent and its callers.
@@ -131,7 +131,7 @@ pub struct World {
     pub bob: Party,
     /// A caller without a name.
     pub nobody: Party,
-    /// Where the scripts wait.
+    /// The gate at which the scripts wait.
     pub gates: Gates,
     webhooks: Option<ScriptedCourier>,
     server: Option<Server>,
@@ -216,7 +216,7 @@ impl World {
         server.party(binding, version, By::Client, Some("alice")).await
     }
 
-    /// What has come to webhooks, once it is so much.
+    /// The first notifications of the webhooks, once this many have come.
     ///
     /// # Panics
     /// When it is more, or when the agent has no webhooks.
@@ -266,7 +266,7 @@ fn runtime(
 /// An agent on a socket of its own, in every binding and version. Ends when it is dropped.
 #[derive(Debug)]
 pub struct Server {
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     serving: JoinHandle<()>,
 }

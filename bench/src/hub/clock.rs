@@ -73,14 +73,15 @@ async fn card(State(url): State<String>) -> Json<Value> {
 }
 
 #[derive(Deserialize)]
-struct Request<'a> {
+struct PolledRequest<'a> {
     #[serde(borrow)]
     id: &'a RawValue,
 }
 
 async fn answer(body: Bytes) -> Response {
-    let id =
-        serde_json::from_slice::<Request<'_>>(&body).map_or("null", |request| request.id.get()).to_owned();
+    let id = serde_json::from_slice::<PolledRequest<'_>>(&body)
+        .map_or("null", |request| request.id.get())
+        .to_owned();
     let (task, context) = (Uuid::now_v7(), Uuid::now_v7());
     let mut ticks = interval(TICK_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -5,10 +5,10 @@ mod fuzz;
 
 use std::{fs, panic::catch_unwind};
 
-/// How many mutations each file of the corpus gets.
+/// The number of mutations of each file of the corpus.
 const MUTATIONS: usize = 1_000;
 
-/// What the formats are made of.
+/// Tokens of the formats, for mutations.
 const TOKENS: &[&str] = &[
     "{",
     "}",

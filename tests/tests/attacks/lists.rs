@@ -95,9 +95,9 @@ async fn a_list_of_large_tasks_comes_page_by_page_over_every_store() {
     }
 }
 
-/// How many callers ask for a list and do not read it.
+/// The number of callers that ask for a list and do not read it.
 const CALLERS: usize = 24;
-/// How many tasks it has, and how many bytes each message of them; the agent answers with as many.
+/// The number of tasks in the list, and the bytes of each message; the agent answers with as many.
 const TASKS: usize = 24;
 const BYTES: usize = MIB;
 /// What the hub may take: a page for each of the callers, and what it takes anyway. All tasks for each of them would be

@@ -29,7 +29,7 @@ fn list_bytes() -> usize {
 /// makes of it.
 const MAX_GROWTH: usize = 12;
 
-/// What is repeated in a list, as JSON.
+/// The element that a list repeats, as JSON.
 fn shapes(way: Way) -> &'static [&'static str] {
     match way {
         Way::JsonRpc | Way::HttpJson => &[r#"{"":0}"#, "[0]", "0"],
@@ -38,14 +38,14 @@ fn shapes(way: Way) -> &'static [&'static str] {
     }
 }
 
-/// Where the list is.
+/// The position of the list.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Place {
     Data,
     Metadata,
 }
 
-/// How it is sent.
+/// The binding and version of the request.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Way {
     JsonRpc,
@@ -67,7 +67,7 @@ fn list(element: &str, bytes: usize) -> String {
     list
 }
 
-/// What a list is sent in.
+/// The request that carries a list.
 fn message(place: Place, list: &str) -> String {
     match place {
         Place::Data => format!(r#"{{"messageId":"m","role":"ROLE_USER","parts":[{{"data":{list}}}]}}"#),

@@ -1,4 +1,4 @@
-//! What is wrong before the body is even read.
+//! Requests that are refused before their body is read.
 
 use nuncio_protocol::{Version, op::Op};
 use serde_json::Value;

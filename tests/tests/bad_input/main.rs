@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 /// Small, so that a body can be too large without costing much.
 const BODY_BYTES: usize = 1 << 20;
 
-/// How deep the deepest nesting is: far beyond what any stack holds.
+/// The depth of the deepest nesting, far beyond any stack.
 const NESTING_DEPTH: usize = 100_000;
 
 const VERSIONS: [Version; 2] = [Version::V1_0, Version::V0_3];
@@ -37,7 +37,7 @@ const VERSIONS: [Version; 2] = [Version::V1_0, Version::V0_3];
 /// A server, and a way to be rude to it.
 struct Victim {
     raw: Raw,
-    /// Where its scripts wait.
+    /// The gate at which its scripts wait.
     gates: Gates,
     server: Server,
 }
@@ -140,7 +140,7 @@ fn message(version: Version, script: &str) -> Value {
     }
 }
 
-/// What a refusal looks like.
+/// The expected form of a refusal.
 struct Refusal {
     status: u16,
     code: i32,

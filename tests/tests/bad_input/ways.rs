@@ -18,7 +18,7 @@ pub(crate) fn codec(version: Version) -> &'static pb::Codec {
     }
 }
 
-/// Where the routes of HTTP+JSON begin.
+/// The prefix of the HTTP+JSON routes.
 pub(crate) fn prefix(version: Version) -> &'static str {
     match version {
         Version::V1_0 => "",

@@ -31,7 +31,7 @@ use crate::{
 const CALLERS: u64 = 12;
 const KILLS: u64 = 6;
 
-/// How each of these agents is named on the command line, if it is at that hub.
+/// The command-line arguments for each of these agents that is at that hub.
 pub(crate) fn upstreams(hub: &Hub) -> Vec<(&'static str, String)> {
     AGENTS.iter().map(|agent| (*agent, hub.agent(agent))).collect()
 }
@@ -104,7 +104,7 @@ async fn tasks_end_as_their_agents_end_them_when_the_hub_is_killed() {
     eprintln!("{} tasks told of; {ends:?}", ledger.len());
 }
 
-/// What callers of agents that know no repeats were answered: agent, message, task.
+/// The answers to callers of agents that do not recognise repeats: agent, message, task.
 type Told = Arc<Mutex<Vec<(&'static str, String, TaskId)>>>;
 
 /// Says one thing after the other, each under a key until there is an answer.

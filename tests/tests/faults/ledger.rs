@@ -1,4 +1,4 @@
-//! What callers were told: nothing of it may be lost.
+//! The answers that callers got; none of them may be lost.
 
 use std::{
     collections::HashMap,
@@ -10,24 +10,24 @@ use std::{
 
 use nuncio_protocol::{StreamItem, Task, TaskId, TaskState};
 
-/// What all callers of a test were told.
+/// The answers of all callers of a test.
 #[derive(Default)]
 pub(crate) struct Ledger {
     tasks: Mutex<HashMap<TaskId, Told>>,
-    /// How often a call was made again.
+    /// The number of repeated calls.
     pub(crate) repeats: AtomicUsize,
-    /// How often the hub itself said to come back later.
+    /// The number of answers by which the hub itself asked for a later retry.
     pub(crate) shed: AtomicUsize,
 }
 
-/// What was told about one task.
+/// The answers about one task.
 #[derive(Default, Clone)]
 pub(crate) struct Told {
     /// The agent whose task it is.
     pub(crate) agent: &'static str,
     /// The task as it was answered or shown, at some time.
     pub(crate) answers: Vec<Task>,
-    /// What each watcher saw, in the order in which it did, over all its connections.
+    /// The events of each watcher in their order, over all its connections.
     pub(crate) watched: Vec<Vec<StreamItem>>,
     /// Messages that were answered.
     pub(crate) said: Vec<String>,
@@ -71,7 +71,7 @@ impl Ledger {
         self.shed.load(Ordering::Relaxed)
     }
 
-    /// How many tasks were told of.
+    /// The number of tasks that callers know.
     pub(crate) fn len(&self) -> usize {
         self.lock().len()
     }

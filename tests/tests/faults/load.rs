@@ -28,9 +28,9 @@ use crate::ledger::Ledger;
 /// The demo agents: the first two may be asked again.
 pub(crate) const AGENTS: [&str; 3] = ["echo", "slow", "conformance"];
 
-/// How long one attempt may take.
+/// The timeout of one attempt.
 const ATTEMPT: Duration = Duration::from_secs(20);
-/// How long a caller insists.
+/// The time for which a caller retries.
 const TEST_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A hub as callers reach it.

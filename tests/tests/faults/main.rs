@@ -43,7 +43,7 @@ use std::{net::SocketAddr, path::Path};
 use nuncio_tests::hub::{Hub, cli};
 use serde_json::Value;
 
-/// Where a hub listens.
+/// The address of a hub.
 fn address(hub: &Hub) -> SocketAddr {
     hub.announced["listen"].as_str().unwrap().parse().unwrap()
 }

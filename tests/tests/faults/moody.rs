@@ -101,7 +101,7 @@ fn task(answer: &Answer, task: &Value, refusal: &str) -> Option<String> {
     task["id"].as_str().map(str::to_owned)
 }
 
-/// What is answered to a call of version 1.0.
+/// The answer to a call of version 1.0.
 pub(crate) async fn call(raw: &Raw, shown: Option<&str>, method: &str, params: Value) -> Answer {
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
     let mut headers = vec![("a2a-version", "1.0")];

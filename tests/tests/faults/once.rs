@@ -38,7 +38,7 @@ const CALLERS: u64 = 8;
 /// A program whose output is text, and one whose answer is a message without a task.
 const PROGRAMS: [&str; 2] = ["tally", "clerk"];
 
-/// How often a hub is started before it counts as broken.
+/// The number of starts after which a hub counts as broken.
 const MAX_STARTS: usize = 5;
 
 /// Each notes the name of the message before it does anything else. One whose hub is killed before it has written the
@@ -85,7 +85,7 @@ impl Programs {
         args
     }
 
-    /// How often each message was seen.
+    /// The number of times that each message was seen.
     fn runs(&self, program: &str) -> BTreeMap<String, usize> {
         let mut runs = BTreeMap::new();
         for name in fs::read_to_string(self.notes(program)).unwrap().lines() {
@@ -122,7 +122,7 @@ fn request(immediately: bool) -> SendMessageRequest {
     }
 }
 
-/// What was answered to each message, by program.
+/// The answer to each message, by program.
 type Told = Arc<Mutex<Vec<(&'static str, String, SendMessageResponse)>>>;
 
 async fn insist_on_answers(hub: Arc<Reached>, told: Told, over: Arc<AtomicBool>, mut chance: Chance) {

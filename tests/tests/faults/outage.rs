@@ -30,7 +30,7 @@ use crate::{
 
 const CALLERS: u64 = 16;
 
-/// Where the server of this URL listens.
+/// The address of the server in this URL.
 pub(crate) fn port_of(url: &str) -> SocketAddr {
     let url = Url::parse(url).unwrap();
     SocketAddr::from(([127, 0, 0, 1], url.port().unwrap()))

@@ -30,10 +30,10 @@ use crate::{
 const CALLERS: u64 = 12;
 const TIMES: usize = 30;
 
-/// What the hub says of a file that is wrong.
+/// The log line for an invalid file.
 const WRONG: &str = "the new configuration is invalid; the previous one stays in force: ";
 
-/// Who asks for the file to be read.
+/// The trigger of a reload.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Asks {
     /// Nobody: the hub sees it.
@@ -72,7 +72,7 @@ fn text(number: usize, agents: &[(&'static str, String)], issuer: &Issuer) -> St
     text
 }
 
-/// What may be wrong, and what is said of it.
+/// The mistakes, each with its message.
 const MISTAKES: [(&str, &str); 4] = [
     ("[agents", "nuncio.toml:1:8: invalid TOML"),
     ("lisen = 1\n", "nuncio.toml:1:1: lisen: there is no such key; did you mean listen?"),
@@ -129,7 +129,7 @@ impl Reloaded {
         assert_eq!(guest, if is_open(number) { 200 } else { 404 }, "{number}");
     }
 
-    /// What the log says of files that were wrong.
+    /// The log lines about invalid files.
     fn complaints(&self) -> Vec<String> {
         self.hub.process.stderr().split(WRONG).skip(1).map(str::to_owned).collect()
     }

@@ -17,12 +17,12 @@ use crate::{
     load::{AGENTS, Reached, cx, insist, log_after},
 };
 
-/// How long tasks may take to settle when nothing disturbs them any more.
+/// The time for tasks to settle after the last fault.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// How many tasks are looked at at the same time.
+/// The number of tasks that are read at the same time.
 const CONCURRENT_READS: usize = 16;
 
-/// How tasks ended, by agent and state.
+/// The number of tasks by agent and final state.
 pub(crate) type Ends = BTreeMap<(&'static str, String), usize>;
 
 /// Waits until all tasks have settled, then looks at each of them. Panics at the first that is not right.
@@ -197,7 +197,7 @@ fn whole(task: &Task) -> Task {
     task
 }
 
-/// What a watcher saw, over all its connections, is the log: nothing missing, doubled, or changed.
+/// The events of a watcher, over all its connections, are the log: none is missing, doubled or changed.
 fn check_watched(id: &TaskId, log: &[StreamItem], history: &[Task], watched: &[StreamItem]) {
     let entry = |seq: Seq| log.iter().position(|item| item.seq() == Some(seq));
     let at = |item: &StreamItem| item.seq().unwrap_or_else(|| panic!("{id}: no number"));

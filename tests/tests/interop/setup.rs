@@ -7,7 +7,7 @@ use nuncio_tests::hub::root;
 /// The programs that `setup` uses before it looks for Go.
 const TOOLS: [&str; 5] = ["bash", "dirname", "mkdir", "flock", "sort"];
 
-/// What `setup` says with this program as `go`, in a machine without any other.
+/// The output of `setup` with this program as the only `go` of the machine.
 fn refusal(go: Option<&str>) -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("setup");
     // Left behind by a run that was broken off.

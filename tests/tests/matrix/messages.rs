@@ -1,4 +1,4 @@
-//! What is sent, and what comes back.
+//! Messages and their answers.
 
 use nuncio_hub::config::Mode;
 use nuncio_protocol::{
@@ -122,7 +122,7 @@ pub(crate) async fn an_authorisation_is_asked_for_and_given(way: Way) -> Transcr
     seen
 }
 
-/// What an agent says about its failure reaches the caller; what a panic says does not (invariant 10).
+/// The message of an agent's error reaches the caller; the message of a panic does not (invariant 10).
 pub(crate) async fn rejection_failure_and_panic_end_the_task(way: Way) -> Transcript {
     let (world, mut seen) = (World::open(way).await, Transcript::default());
     for (script, state, words) in [

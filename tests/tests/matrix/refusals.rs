@@ -1,4 +1,4 @@
-//! What is refused, with the same words on every wire.
+//! Refusals, with the same message on every wire.
 
 use nuncio_protocol::{
     AgentExtension, Binding, DeleteTaskPushNotificationConfigRequest, Error, ErrorKind,
@@ -12,7 +12,7 @@ use nuncio_tests::{
     world::{Party, REFUSED_MEDIA_TYPE, Way, World, at_once, refusal, say, say_to, with_history},
 };
 
-/// What each operation on a task that is not there answers.
+/// The answer of each operation to an unknown task.
 pub(crate) async fn errors(party: &Party, id: &TaskId) -> Vec<(&'static str, Error)> {
     let mut follow_up = say("m-1", "completed");
     follow_up.message.task_id = Some(id.clone());

@@ -1,4 +1,4 @@
-//! What a stream shows, when it begins, and when it ends.
+//! The events of a stream, its begin and its end.
 
 use nuncio_protocol::{
     Artifact, CallContext, ErrorKind, Event, EventStream, Seq, StreamItem, Task, TaskState, Timestamp, fold,
@@ -9,7 +9,7 @@ use nuncio_tests::{
     world::{Way, World, at_once, refusal, say, say_to, with_history},
 };
 
-/// What the events are, in short: `task submitted`, `working`, `artifact a +`, `completed`.
+/// The events in short form: `task submitted`, `working`, `artifact a +`, `completed`.
 fn outline(events: &[StreamItem]) -> Vec<String> {
     events.iter().map(|item| line(item.event())).collect()
 }

@@ -244,7 +244,7 @@ pub(crate) async fn a_webhook_is_deleted_and_hears_no_more(way: Way) -> Transcri
     seen
 }
 
-/// What each operation on a webhook answers.
+/// The answer of each operation on a webhook.
 async fn errors(party: &Party, task: &TaskId) -> Vec<(&'static str, Error)> {
     let mut follow_up = with(say("m-2", "completed"), webhook("w-2"));
     follow_up.message.task_id = Some(task.clone());
@@ -324,7 +324,7 @@ pub(crate) async fn wrong_webhooks_are_refused(way: Way) -> Transcript {
     seen
 }
 
-/// What was posted to a webhook, read as a receiver would: the task as it is after all of it.
+/// The task that a receiver derives from all notifications of a webhook.
 async fn read(way: Way, posts: &[Post]) -> Task {
     let receiver = Receiver::builder().token(TOKEN).build().unwrap();
     let mut task = None;

@@ -77,7 +77,7 @@ async fn an_agent_is_added_called_looked_at_and_removed() {
     assert!(json(&ask(&["agent", "show", "echo", "-o", "json"]).await)["card"].is_object());
 }
 
-/// What is added to a hub that keeps its data in memory is gone with it, and the command says so.
+/// An agent that is added to a hub in memory is lost at its end, and the command says so.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_of_a_hub_in_memory_is_said_to_go_with_it() {
     let far = Hub::start(&[]).await;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{directory, path, text};
 
-/// What the operator says is on the card, whatever kind of agent it is, for readers of both versions.
+/// The operator's description is on the card of every kind of agent, for readers of both versions.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_operators_words_are_on_the_card_of_every_kind() {
     let folder = directory("cards");

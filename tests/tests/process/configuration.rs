@@ -106,7 +106,7 @@ async fn agents_on_the_command_line_are_checked_before_anything_is_served() {
     assert!(output.stderr.contains("Usage: nuncio serve [OPTIONS]"), "{output:?}");
 }
 
-/// Whatever is wrong with a file: neither what checks it, shows it, starts by it or reads it again tells its secrets.
+/// No command shows a secret of an invalid file: neither check, show, start nor reload.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_output_holds_a_secret_of_the_file() {
     let folder = directory("planted");

@@ -90,7 +90,7 @@ async fn health_is_good_until_the_hub_drains() {
     hub.process.end().await;
 }
 
-/// Whoever watches the health does not keep the hub from ending.
+/// A caller that watches the health does not delay the shutdown.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watched_hub_ends_all_the_same() {
     let mut hub = Hub::start(&["--drain-seconds", "0"]).await;

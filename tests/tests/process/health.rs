@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{documents, path, shutdown::waiting_send, text, wrong_input::check};
 
-/// What is told at the address of administration of whoever asks for all of it.
+/// The detailed health at the admin address.
 async fn all(admin: &Raw) -> Value {
     serde_json::from_str(&admin.get("/readyz?verbose", &[]).await.body).unwrap()
 }

@@ -1,4 +1,4 @@
-//! What is said when a call does not come to its end: the cause, and on a line of its own what to do.
+//! Messages for failed calls: the cause, and the advice on a line of its own.
 
 use axum::{
     Router,

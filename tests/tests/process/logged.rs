@@ -95,7 +95,7 @@ async fn the_lines_of_a_request_say_who_has_called_where_there_is_somebody() {
     assert_eq!(who("nobody"), Value::Null);
 }
 
-/// Where spans go, and with which headers.
+/// The requests with spans: their paths and headers.
 #[tokio::test(flavor = "multi_thread")]
 async fn traces_go_where_the_usual_variables_say() {
     let (sender, mut received) = mpsc::unbounded_channel::<(HeaderMap, Bytes)>();

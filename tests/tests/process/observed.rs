@@ -1,4 +1,4 @@
-//! What a hub tells about itself: its numbers, its log, and never what its callers say.
+//! Metrics and log of a hub, which never contain the content of calls.
 
 use std::fs;
 
@@ -103,7 +103,7 @@ async fn numbers_are_told_to_whoever_is_on_this_machine() {
     assert_eq!(Raw::new(&*hub.base).get("/metrics", &[]).await.status, 404, "not for callers");
 }
 
-/// What the two versions cannot say to each other (docs/protocol-notes.md) is counted apart from what they can.
+/// Translations with a loss (docs/protocol-notes.md) are counted apart from those without.
 #[tokio::test(flavor = "multi_thread")]
 async fn translations_are_told_and_what_was_lost_in_them() {
     let far = Hub::start(&[]).await;

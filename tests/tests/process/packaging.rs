@@ -1,4 +1,4 @@
-//! What is packaged fits the binary: its flags, its variables, its files. No container is built here.
+//! The packages fit the binary: its flags, variables and files. No container is built here.
 
 use std::{collections::BTreeSet, fs};
 

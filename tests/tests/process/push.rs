@@ -54,7 +54,7 @@ async fn pushing() -> (String, Arc<Mutex<Vec<Value>>>) {
     (url, asked)
 }
 
-/// What the agent was asked last.
+/// The last request to the agent.
 fn last(asked: &Mutex<Vec<Value>>) -> Value {
     asked.lock().unwrap().last().unwrap().clone()
 }

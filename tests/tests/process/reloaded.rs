@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::{directory, path, text};
 
-/// How a file is saved, or that it goes.
+/// The ways in which a file is saved or deleted.
 #[derive(Clone, Copy, Debug)]
 enum Saved {
     /// Its own bytes are overwritten.
@@ -36,7 +36,7 @@ impl Saved {
     }
 }
 
-/// What the hub says before it says what is wrong.
+/// The beginning of the log line for an invalid file.
 const WRONG: &str = "the new configuration is invalid; the previous one stays in force: ";
 
 /// An agent with a title: a program, or one that comes with every hub.

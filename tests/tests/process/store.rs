@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{directory, documents, json, path, text, wrong_input::check};
 
-/// Where SQLite keeps the version of the schema in a file.
+/// The offset of the schema version in a SQLite file.
 const USER_VERSION: u64 = 60;
 
 async fn kill(mut hub: Hub) {
@@ -91,7 +91,7 @@ async fn a_stream_resumes_across_a_restart() {
     }
 }
 
-/// What was begun is done again only by an agent that may be asked twice.
+/// A message in progress is executed again only by an idempotent agent.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_in_progress_goes_on_or_fails_after_a_crash() {
     let file = directory("in-progress").join("nuncio.db");

@@ -12,15 +12,15 @@ use tokio::process::Command;
 
 use crate::{directory, path};
 
-/// What a command is, and what comes of it.
+/// A command and its expected outcome.
 struct Step {
-    /// What it begins with.
+    /// The beginning of the command.
     command: &'static str,
     /// Its exit code; `None` if it goes on beside the others.
     code: Option<i32>,
-    /// What it says, on stdout or on stderr.
+    /// Texts of its output, on stdout or stderr.
     says: &'static [&'static str],
-    /// What it does not say.
+    /// Texts that its output must not contain.
     hides: &'static [&'static str],
 }
 
@@ -81,7 +81,7 @@ struct Terminal {
     receiver: SocketAddr,
     /// Hubs, the last one last.
     hubs: Vec<Process>,
-    /// What else goes on.
+    /// Events outside of the commands.
     others: Vec<Process>,
     /// The task that was told of last.
     task: String,

@@ -1,4 +1,4 @@
-//! What is otherwise through a hub, by nature, and why. Everything else that differs is a defect.
+//! The inherent differences of calls through a hub, with reasons. Every other difference is a defect.
 
 use futures_util::future::BoxFuture;
 use nuncio_hub::config::Mode;
@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 
 use crate::instead;
 
-/// Where a scenario differs.
+/// The cases in which a scenario differs.
 type Where = fn(Way) -> bool;
 
-/// What holds there in place of the scenario.
+/// The check in place of the scenario.
 pub(crate) type Instead = fn(Way) -> BoxFuture<'static, ()>;
 
 /// The scenarios that cannot give what the bare runtime gives, where and why, and what is given in place of it.
@@ -66,7 +66,7 @@ const NO_LISTS: &str = "0.3 has no ListTasks (REQ-206)";
 const FIRST: &str =
     "whose the task is comes before what is wrong with the call, which is for the agent to say";
 
-/// What holds in place of this scenario on this way, if it differs there.
+/// The check in place of this scenario on this route, if it differs there.
 pub(crate) fn instead_of(scenario: &str, way: Way) -> Option<Instead> {
     let row = TABLE.iter().find(|(name, applies, ..)| *name == scenario && applies(way));
     row.map(|(.., instead)| *instead)

@@ -23,7 +23,7 @@ enum Stage {
 /// The deliveries of a receiver.
 pub(super) struct SeenDeliveries {
     /// Maximum number of handled deliveries to remember.
-    most: usize,
+    max_entries: usize,
     /// Never held across an await.
     state: Mutex<SeenState>,
 }
@@ -36,13 +36,13 @@ struct SeenState {
 }
 
 impl SeenDeliveries {
-    pub(super) fn new(most: usize) -> Self {
-        Self { most, state: Mutex::default() }
+    pub(super) fn new(max_entries: usize) -> Self {
+        Self { max_entries, state: Mutex::default() }
     }
 
     /// Claims a delivery. A delivery without an id is always new.
     pub(super) fn claim(self: &Arc<Self>, sender: Sender, id: Option<&str>) -> Result<Receipt, Rejected> {
-        let Some(id) = id.filter(|_| self.most > 0) else { return Ok(Receipt { claimed: None }) };
+        let Some(id) = id.filter(|_| self.max_entries > 0) else { return Ok(Receipt { claimed: None }) };
         let key: Key = Arc::new((sender, id.to_owned()));
         let mut state = self.state();
         match state.stages.get(&key) {
@@ -59,7 +59,7 @@ impl SeenDeliveries {
         let mut state = self.state();
         state.stages.insert(Arc::clone(&key), Stage::Done);
         state.done.push_back(key);
-        while state.done.len() > self.most {
+        while state.done.len() > self.max_entries {
             if let Some(oldest) = state.done.pop_front() {
                 state.stages.remove(&oldest);
             }

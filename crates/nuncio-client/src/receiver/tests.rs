@@ -95,7 +95,7 @@ fn by_token() -> ReceiverBuilder {
     Receiver::builder().token("t0ken")
 }
 
-/// What becomes of a request at a receiver, in the words of a log.
+/// The outcome of a request at a receiver, as a line of text.
 async fn check(
     what: &str,
     builder: ReceiverBuilder,
@@ -324,7 +324,7 @@ async fn every_shape_becomes_an_event() {
     }
 }
 
-/// What our own dialects write, they read.
+/// A receiver reads the notifications of our own dialects.
 #[tokio::test]
 async fn what_a_hub_sends_is_what_a_receiver_hands_over() {
     let task: nuncio_protocol::Task =

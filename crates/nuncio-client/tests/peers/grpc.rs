@@ -76,7 +76,7 @@ fn event(codec: &Codec, event: &Event) -> Bytes {
     framed(&message)
 }
 
-/// How an answer ends.
+/// The end of an answer.
 #[derive(Clone, Copy)]
 enum End {
     /// With a status of success.
@@ -135,7 +135,7 @@ fn refusal(error: &Error) -> Response {
     )
 }
 
-/// What was asked.
+/// The requests so far.
 fn call(codec: &Codec, asked: &Asked) -> Call {
     let rpc = asked.path.strip_prefix(&format!("/{}/", codec.service)).unwrap();
     let op = (codec.op_from_rpc)(rpc).unwrap();
@@ -143,7 +143,7 @@ fn call(codec: &Codec, asked: &Asked) -> Call {
     (codec.decode_call)(op, asked.bytes.slice(5..)).unwrap()
 }
 
-/// What a peer of either version answers to anything.
+/// The answer of a peer of either version to any request.
 fn fine(version: &'static str) -> impl Fn(&Asked) -> Response {
     move |asked| {
         let codec = codec(version);

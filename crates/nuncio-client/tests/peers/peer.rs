@@ -28,9 +28,9 @@ use tokio::{net::TcpListener, task::JoinHandle};
 /// A request as the peer got it.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
-    /// Where the peer is, for cards.
+    /// The address of the peer, for cards.
     pub(crate) base: String,
-    /// How many requests to the same path came before.
+    /// The number of earlier requests to the same path.
     pub(crate) before: usize,
     pub(crate) verb: String,
     pub(crate) path: String,
@@ -140,7 +140,7 @@ impl Peer {
         .await
     }
 
-    /// What was asked, as verb, path and query, the card left out.
+    /// The requests as verb, path and query, without those for the card.
     pub(crate) fn calls(&self) -> Vec<String> {
         let asked = self.asked.lock().unwrap();
         let calls = asked.iter().filter(|asked| !asked.path.starts_with("/.well-known/"));
@@ -150,7 +150,7 @@ impl Peer {
             .collect()
     }
 
-    /// What was asked of a path.
+    /// The requests to a path.
     pub(crate) fn asked(&self, path: &str) -> Vec<Asked> {
         self.asked.lock().unwrap().iter().filter(|asked| asked.path == path).cloned().collect()
     }
@@ -238,7 +238,7 @@ pub(crate) fn bare_frame(seq: u64, data: &Value) -> String {
     format!("{id}data: {data}\n\n")
 }
 
-/// What a stream brings: the state of each event, with its number, or the kind of the error.
+/// The events of a stream: the state and number of each, or the kind of the error.
 pub(crate) async fn seen(events: Result<EventStream, Error>) -> String {
     let mut events = match events {
         Ok(events) => events,
@@ -262,7 +262,7 @@ pub(crate) async fn seen(events: Result<EventStream, Error>) -> String {
     seen.join(" ").replace("TASK_STATE_", "")
 }
 
-/// How a stream goes on after what was written.
+/// The end of a stream after the written events.
 #[derive(Clone, Copy)]
 pub(crate) enum Then {
     /// It ends.

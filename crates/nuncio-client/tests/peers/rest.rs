@@ -19,7 +19,7 @@ use crate::peer::{
 const NEW: (&str, &str, &str) = ("HTTP+JSON", "1.0", "/api");
 const OLD: (&str, &str, &str) = ("HTTP+JSON", "0.3", "/api");
 
-/// What a peer of either version answers to anything.
+/// The answer of a peer of either version to any request.
 fn fine(asked: &Asked) -> Response {
     let config = json!({ "taskId": "t-1", "id": "c-1", "url": "https://hook.example/" });
     let old_config = json!({

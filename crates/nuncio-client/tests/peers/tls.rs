@@ -67,7 +67,7 @@ impl Authority {
     }
 }
 
-/// Whom a peer lets in.
+/// The clients that a peer accepts.
 #[derive(Clone, Copy)]
 enum Asks<'a> {
     Nothing,

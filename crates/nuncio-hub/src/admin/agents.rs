@@ -18,7 +18,7 @@ use super::{
     problem::AdminProblem,
 };
 use crate::{
-    config::{AgentName, AgentOrigin},
+    config::{self, AgentName},
     fleet::{self, Condition},
     registry::{ChangeRefusal, Desired},
 };
@@ -119,9 +119,9 @@ fn missing(name: &str) -> AdminProblem {
 
 fn problem(name: &str, refused: ChangeRefusal) -> AdminProblem {
     let place = |origin| match origin {
-        AgentOrigin::Flag => "on the command line",
-        AgentOrigin::File => "in the configuration file",
-        AgentOrigin::Api => "by the API",
+        config::AgentOrigin::Flag => "on the command line",
+        config::AgentOrigin::File => "in the configuration file",
+        config::AgentOrigin::Api => "by the API",
     };
     match refused {
         ChangeRefusal::Missing => missing(name),
@@ -163,9 +163,9 @@ fn shown(agent: &fleet::ServedAgent, wanted: Option<&Desired>) -> Agent {
         kind: agent.kind().to_owned(),
         mode: if agent.runtime().is_some() { TaskMode::Durable } else { TaskMode::Proxy },
         origin: match wanted.map(|wanted| wanted.agent.origin) {
-            None | Some(AgentOrigin::Flag) => api::AgentOrigin::Flag,
-            Some(AgentOrigin::File) => api::AgentOrigin::File,
-            Some(AgentOrigin::Api) => api::AgentOrigin::Api,
+            None | Some(config::AgentOrigin::Flag) => api::AgentOrigin::Flag,
+            Some(config::AgentOrigin::File) => api::AgentOrigin::File,
+            Some(config::AgentOrigin::Api) => api::AgentOrigin::Api,
         },
         url: agent.upstream().map(|upstream| upstream.url()),
         speaks: agent.upstream().and_then(|upstream| upstream.speaks()).map(|(version, binding)| Interface {

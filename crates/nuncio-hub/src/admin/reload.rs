@@ -11,7 +11,7 @@ use super::{
     endpoint::Reply,
     problem::AdminProblem,
 };
-use crate::config::{Agent, AgentChanges, Changes, Problems};
+use crate::config::{self, AgentChanges, Changes, Problems};
 
 /// Shows and reloads the configuration; implemented by the code that has read it.
 #[async_trait]
@@ -43,7 +43,7 @@ pub(super) async fn reload(
             "the new configuration is invalid; the previous configuration stays in force: {problems}"
         ))
     })?;
-    let names = |agents: &[Agent]| agents.iter().map(|agent| agent.name.to_string()).collect();
+    let names = |agents: &[config::Agent]| agents.iter().map(|agent| agent.name.to_string()).collect();
     let words = |words: Vec<&str>| words.into_iter().map(str::to_owned).collect();
     let Changes { agents: AgentChanges { added, changed, removed }, .. } = &changes;
     let parts = [

@@ -59,17 +59,15 @@ pub struct CardKey {
 #[serde(default, deny_unknown_fields)]
 pub struct Connections {
     /// Maximum number of open connections.
-    #[serde(rename = "max")]
     #[schemars(range(min = 1))]
-    pub most: usize,
+    pub max: usize,
     /// Maximum number of open connections of one address, for IPv6 of one /64; 0: no limit. Connections from
     /// this machine and from trusted proxies are not counted.
-    #[serde(rename = "max_per_address", with = "NumberOrNone")]
-    pub most_per_address: Option<usize>,
+    #[serde(with = "NumberOrNone")]
+    pub max_per_address: Option<usize>,
     /// Maximum number of open requests and streams on one HTTP/2 connection.
-    #[serde(rename = "max_streams")]
     #[schemars(range(min = 1))]
-    pub streams: u32,
+    pub max_streams: u32,
     /// Timeout in seconds for the head of a request and for the TLS handshake.
     #[serde(rename = "head_seconds", with = "Seconds")]
     #[schemars(range(min = 1))]
@@ -88,13 +86,13 @@ impl Default for Connections {
     fn default() -> Self {
         Self {
             // More than the usual limit of open files allows: the system's limit then decides.
-            most: 100_000,
+            max: 100_000,
             // Enough for an office behind one address, and for a client that opens one for each of many calls.
-            most_per_address: Some(1000),
+            max_per_address: Some(1000),
             // A proxy puts the streams of many callers on one connection. Each may hold a whole body while it
             // is received: the shared flow-control window is released as bodies are read, and does not bound
             // memory.
-            streams: 250,
+            max_streams: 250,
             head_timeout: Duration::from_secs(30),
             // Longer than proxies and clients usually keep a connection (60 and 90 seconds): the side that
             // sends the next request should be the one to close, or requests meet a connection that has just

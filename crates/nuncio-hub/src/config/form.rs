@@ -335,9 +335,9 @@ impl<'de, F: Form> Deserialize<'de> for Item<F> {
 pub(super) fn placed<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<(PathBuf, T), D::Error> {
-    struct Placed<T>(PhantomData<T>);
+    struct PlacedVisitor<T>(PhantomData<T>);
 
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Placed<T> {
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for PlacedVisitor<T> {
         type Value = (PathBuf, T);
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -351,7 +351,7 @@ pub(super) fn placed<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
         }
     }
 
-    deserializer.deserialize_tuple_struct(PLACED, 2, Placed(PhantomData))
+    deserializer.deserialize_tuple_struct(PLACED, 2, PlacedVisitor(PhantomData))
 }
 
 /// A path, relative to the file that contains it.
@@ -481,9 +481,9 @@ impl Form for Headers {
     type Value = Vec<(HeaderName, Secret)>;
 
     fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self::Value, D::Error> {
-        struct Entries;
+        struct EntriesVisitor;
 
-        impl<'de> Visitor<'de> for Entries {
+        impl<'de> Visitor<'de> for EntriesVisitor {
             type Value = Vec<(HeaderName, Secret)>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -516,7 +516,7 @@ impl Form for Headers {
             }
         }
 
-        deserializer.deserialize_map(Entries)
+        deserializer.deserialize_map(EntriesVisitor)
     }
 
     fn serialize<S: Serializer>(value: &Self::Value, serializer: S) -> Result<S::Ok, S::Error> {

@@ -184,8 +184,8 @@ impl Config {
     fn validate_connections(&self, found: &mut Vec<Invalid>) {
         let connections = &self.connections;
         for (key, is_zero, why) in [
-            ("connections.max", connections.most == 0, "nobody could connect"),
-            ("connections.max_streams", connections.streams == 0, "no request could be made over HTTP/2"),
+            ("connections.max", connections.max == 0, "nobody could connect"),
+            ("connections.max_streams", connections.max_streams == 0, "no request could be made over HTTP/2"),
             (
                 "connections.head_seconds",
                 connections.head_timeout.is_zero(),
@@ -354,12 +354,12 @@ mod tests {
 
     #[test]
     fn bounds_that_would_let_nobody_in() {
-        check(|config| config.connections.most = 0, &["connections.max: ", "1 or more"]);
-        check(|config| config.connections.streams = 0, &["connections.max_streams: ", "1 or more"]);
+        check(|config| config.connections.max = 0, &["connections.max: ", "1 or more"]);
+        check(|config| config.connections.max_streams = 0, &["connections.max_streams: ", "1 or more"]);
         check(
             |config| config.connections.idle_timeout = Duration::ZERO,
             &["connections.idle_seconds: ", "1 or more"],
         );
-        check(|config| (config.connections.most, config.connections.streams) = (1, 1), &[]);
+        check(|config| (config.connections.max, config.connections.max_streams) = (1, 1), &[]);
     }
 }

@@ -18,7 +18,7 @@ async fn target(request: &Request) -> Target {
     routes.find(request)
 }
 
-/// What a browser is told: the status, the origin that may read, and what may be sent.
+/// The answer to a browser: the status, the allowed origin, methods and headers.
 async fn ask(
     origins: &[&'static str],
     method: &str,
@@ -80,7 +80,7 @@ async fn which_pages_may_call() {
     );
 }
 
-/// What a browser sends without asking first: a POST without a body, such as `POST /tasks/ID:cancel`.
+/// Requests that a browser sends without a preflight: a POST without a body, such as `POST /tasks/ID:cancel`.
 #[tokio::test]
 async fn a_page_of_another_site_changes_nothing() {
     let cancel = "/agents/echo/tasks/t:cancel";

@@ -3,7 +3,7 @@
 use nuncio_protocol::AgentCard;
 use url::form_urlencoded;
 
-use super::{DirectoryEntry, search::Query};
+use super::{DirectoryEntry, search::SearchQuery};
 
 /// Default number of agents per page.
 const PAGE: usize = 100;
@@ -13,7 +13,7 @@ const MAX_PAGE_SIZE: usize = 1000;
 /// Conditions on agents, combined by AND, and the page.
 #[derive(Debug, Default)]
 pub(super) struct Filter {
-    query: Option<Query>,
+    query: Option<SearchQuery>,
     tags: Vec<String>,
     skill: Option<String>,
     input_mode: Option<String>,
@@ -46,7 +46,7 @@ impl Filter {
                 _ => Err(format!("{name}: expected true or false, got {value:?}")),
             };
             match &*name {
-                "q" => filter.query = Query::new(&value),
+                "q" => filter.query = SearchQuery::new(&value),
                 "tag" => filter.tags.push(value.into_owned()),
                 "skill" => filter.skill = Some(value.into_owned()),
                 "inputMode" => filter.input_mode = Some(value.into_owned()),

@@ -16,9 +16,9 @@ const WHOLE_WORD_FACTOR: u32 = 2;
 
 /// The words of a query, in lower case.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Query(Vec<String>);
+pub(super) struct SearchQuery(Vec<String>);
 
-impl Query {
+impl SearchQuery {
     /// The words of this text; `None` without any.
     pub(super) fn new(text: &str) -> Option<Self> {
         let words: Vec<_> = words(text).collect();
@@ -85,7 +85,7 @@ mod tests {
             ("ledgers", vec![]),
             ("edger", vec![]),
         ] {
-            let query = Query::new(query).unwrap();
+            let query = SearchQuery::new(query).unwrap();
             let mut found: Vec<_> =
                 cards.iter().filter_map(|card| Some((query.rank("x", card)?, card.name.as_str()))).collect();
             found.sort();
@@ -93,10 +93,10 @@ mod tests {
             assert_eq!(found, expected, "{query:?}");
         }
         for none in ["", " ", "-,.", "\u{301}"] {
-            assert_eq!(Query::new(none), None, "{none:?}");
+            assert_eq!(SearchQuery::new(none), None, "{none:?}");
         }
         assert!(
-            Query::new("bil").unwrap().rank("billing-2", &AgentCard::new("x", "")).is_some(),
+            SearchQuery::new("bil").unwrap().rank("billing-2", &AgentCard::new("x", "")).is_some(),
             "by its path"
         );
     }

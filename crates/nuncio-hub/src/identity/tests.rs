@@ -1,4 +1,4 @@
-//! Who gets in with what, and what cards say about it.
+//! Callers that are admitted or refused, and the security schemes on cards.
 
 use std::net::Ipv4Addr;
 
@@ -224,7 +224,7 @@ async fn a_change_of_keys_is_told() {
     assert_eq!(identity.limits(), HashMap::from([(who(&keys[0].0), limits)]));
 }
 
-/// The stream that a hub opens at the path `/stream` for whoever shows this.
+/// The stream at the path `/stream` of a hub, opened with this credential.
 async fn open(identity: &Arc<Authenticator>, shown: &str) -> Body {
     let endless = |_| async {
         let event = futures_util::stream::iter([Ok::<_, std::io::Error>("data: x\n\n")]);
@@ -238,7 +238,7 @@ async fn open(identity: &Arc<Authenticator>, shown: &str) -> Body {
     response.into_body()
 }
 
-/// How much comes of a stream until it ends in good order; `None` if it goes on for two days.
+/// The length of a stream that ends in good order; `None` if it is still open after two days.
 async fn read(stream: Body) -> Option<usize> {
     let read = tokio::time::timeout(2 * DAY, stream.collect()).await;
     read.ok().map(|body| body.unwrap().to_bytes().len())
@@ -291,7 +291,7 @@ async fn a_grpc_stream_that_ends_with_its_key_has_trailers() {
     }
 }
 
-/// What becomes of a stream that is open when its key changes.
+/// The outcome of an open stream when its key changes.
 #[tokio::test(start_paused = true)]
 async fn an_open_stream_ends_with_the_secret_that_it_was_asked_for_by() {
     let (identity, _writer) = identity(Anonymous::Never, Vec::new(), true).await;
@@ -332,7 +332,7 @@ async fn an_open_stream_ends_with_the_secret_that_it_was_asked_for_by() {
     }
 }
 
-/// A token is worth something until it expires, and as long as its issuer is believed.
+/// A token is valid until it expires, and as long as its issuer is trusted.
 #[tokio::test]
 async fn an_open_stream_ends_with_its_token_or_the_issuer() {
     let pair = Pair::new("ed", Algorithm::EdDSA);

@@ -78,9 +78,9 @@ impl Quota {
         Ok(held)
     }
 
-    fn take(&self, count: &AtomicU32, most: Option<u32>, what: &str) -> Result<()> {
-        let most = most.unwrap_or(u32::MAX);
-        let one_more = |count: u32| (count < most).then(|| count + 1);
+    fn take(&self, count: &AtomicU32, max: Option<u32>, what: &str) -> Result<()> {
+        let max = max.unwrap_or(u32::MAX);
+        let one_more = |count: u32| (count < max).then(|| count + 1);
         match count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more) {
             Ok(_) => Ok(()),
             Err(_) => Err(self.exhausted(what, DEFAULT_RETRY_AFTER)),

@@ -1,4 +1,4 @@
-//! How much callers get, alone and together.
+//! Limits of callers, alone and together.
 
 use nuncio_protocol::ErrorKind;
 use nuncio_server::CallerPool;
@@ -19,7 +19,7 @@ fn caller(name: &str) -> Caller {
     Caller::authenticated(name)
 }
 
-/// How many calls are let in one after the other, while all are kept.
+/// The number of calls that are admitted one after the other, while all stay open.
 fn count(gate: &Gate, caller: &Caller, op: Op) -> usize {
     let permits: Vec<_> = std::iter::from_fn(|| gate.admit(caller, op).ok()).take(100).collect();
     permits.len()

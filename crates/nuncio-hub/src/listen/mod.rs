@@ -113,8 +113,8 @@ impl Listener {
 
     async fn accept_all<S: Answers>(self, service: S, closing: watch::Sender<()>) -> Infallible {
         let Self { socket, certificates, names, connections } = self;
-        let room = Arc::new(Semaphore::new(connections.most.min(Semaphore::MAX_PERMITS)));
-        let addresses = Addresses::new(connections.most_per_address, names.proxies.clone());
+        let room = Arc::new(Semaphore::new(connections.max.min(Semaphore::MAX_PERMITS)));
+        let addresses = Addresses::new(connections.max_per_address, names.proxies.clone());
         let edge = Arc::new(Edge {
             engine: engine(&connections),
             certificates: certificates.clone(),
@@ -187,7 +187,7 @@ fn engine(connections: &Connections) -> auto::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .keep_alive_interval(Some(PING))
         .keep_alive_timeout(PONG)
-        .max_concurrent_streams(Some(connections.streams))
+        .max_concurrent_streams(Some(connections.max_streams))
         .max_header_list_size(HEADER_BYTES);
     engine
 }

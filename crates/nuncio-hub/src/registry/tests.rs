@@ -110,7 +110,7 @@ impl World {
         again
     }
 
-    /// What is served, as `name=title`.
+    /// The served agents, as `name=title`.
     fn served(&self) -> Vec<String> {
         let told = |agent: &Arc<ServedAgent>| format!("{}={}", agent.name(), agent.shown().card.description);
         self.fleet.all().iter().map(told).collect()
@@ -254,7 +254,7 @@ fn members_replace_members_and_null_takes_away() {
     assert_eq!(Value::Object(given), json!({ "b": { "d": 2, "x": 1 }, "e": [3], "f": { "g": 1 } }));
 }
 
-/// Whoever has called it there is told what to do.
+/// Callers of the old name get an advice.
 #[tokio::test]
 async fn the_only_agent_answers_at_the_root_until_there_is_a_second_one() {
     let world = World::new().await;

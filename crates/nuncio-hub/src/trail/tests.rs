@@ -23,7 +23,7 @@ async fn write(writer: &mut TrailWriter, rows: Vec<Row>) {
     writer.write(&mut rows).await;
 }
 
-/// What, of whom, how often, from the first to the last.
+/// A row: kind, principal, count, first and last time.
 async fn rows(trail: &Trail) -> Vec<(What, String, u64)> {
     let mut rows: Vec<_> = trail.page(None, 100).await.unwrap();
     rows.reverse();

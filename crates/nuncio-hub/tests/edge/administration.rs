@@ -23,7 +23,7 @@ struct Api {
     document: Value,
 }
 
-/// What was answered.
+/// The answer.
 #[derive(Debug)]
 struct Told {
     status: u16,

@@ -54,7 +54,7 @@ fn behind_a_proxy(network: &str) -> Config {
     Config { trusted_proxies: vec![network.parse().unwrap()], allowed_hosts, ..open() }
 }
 
-/// Who calls does not matter here, only how cards look.
+/// The caller does not matter here, only the form of cards.
 fn open() -> Config {
     Config { identity: Identity { anonymous: Anonymous::Always, ..Identity::default() }, ..config() }
 }

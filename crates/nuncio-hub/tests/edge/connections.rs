@@ -1,4 +1,4 @@
-//! What becomes of connections, before any request is read and after the last.
+//! Connections before their first request and after their last.
 
 use std::time::Duration;
 
@@ -140,7 +140,7 @@ async fn who_reads_nothing_is_cut() {
 
 #[tokio::test]
 async fn http_2_learns_its_bounds() {
-    let connections = Connections { streams: 7, ..Connections::default() };
+    let connections = Connections { max_streams: 7, ..Connections::default() };
     let hub = Running::start(Config { connections, ..config() }).await;
     let mut stream = hub.connect().await;
     stream.write_all(PREFACE).await.unwrap();
@@ -189,7 +189,7 @@ async fn at_the_end_idle_connections_are_closed() {
 
 #[tokio::test]
 async fn there_is_room_for_so_many_connections() {
-    let connections = Connections { most: 1, ..Connections::default() };
+    let connections = Connections { max: 1, ..Connections::default() };
     let hub = Running::start(Config { connections, ..config() }).await;
     let (mut first, mut second) = (hub.connect().await, hub.connect().await);
     ask(&mut first).await;

@@ -1,4 +1,4 @@
-//! Which agents there are, for people and for machines.
+//! The lists of agents, for people and for machines.
 
 use std::collections::BTreeMap;
 

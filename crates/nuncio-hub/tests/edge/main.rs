@@ -24,7 +24,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// How long something may take that takes no time: only a test that fails waits this long.
+/// The timeout for operations that are immediate; only a failing test waits this long.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// A timeout that passes quickly, and one that does not pass in a test.
 const SHORT_TIMEOUT: Duration = Duration::from_millis(50);

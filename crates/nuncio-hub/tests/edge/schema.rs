@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-/// What is wrong with the document, if anything is; `root` has what is referred to.
+/// The violations of the document; `root` has the referenced definitions.
 pub(crate) fn check(document: &Value, schema: &Value, root: &Value) -> Result<(), String> {
     match schema {
         Value::Bool(true) => return Ok(()),

@@ -121,7 +121,7 @@ const LISTS: [(&str, &str, &str); 7] = [
     ("/.well-known/api-catalog", "/linkset/0/item", "/href"),
 ];
 
-/// Who sees which agents; `secret` is not listed for anybody.
+/// The agents that each caller sees; `secret` is listed for none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_list_shows_what_is_yours_and_is_listed() {
     let far = Running::start(|_| {}).await;

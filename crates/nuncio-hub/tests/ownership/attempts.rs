@@ -1,4 +1,4 @@
-//! Who is wrong too often, and tokens that nobody can judge: on every wire, by the address that the caller has.
+//! Callers with many wrong credentials, and tokens that cannot be verified: on every wire, by the caller's address.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use nuncio_hub::config::{Anonymous, Network, Source, Variables};

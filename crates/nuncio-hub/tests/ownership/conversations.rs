@@ -24,7 +24,7 @@ use crate::{
     wire::{Answer, WIRES, Wire},
 };
 
-/// What all callers call their conversation.
+/// The context id that all callers use.
 const CONTEXT: &str = "main-of-everybody";
 
 /// A program that keeps what it hears in a file of the conversation, and says all that is in it.

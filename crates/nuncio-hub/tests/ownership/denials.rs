@@ -1,4 +1,4 @@
-//! Who was refused what is written down and counted, whichever way they came.
+//! Refused calls are stored in the trail and counted, on every route.
 
 use nuncio_hub::{NewApiKey, config::Cards};
 use nuncio_protocol::{GetTaskRequest, Message, Part, SendMessageRequest, Version, op::Call};
@@ -27,7 +27,7 @@ async fn reader(hub: &Running, name: &str, agents: &[&str]) -> (String, String) 
     (key.id, text.reveal().to_owned())
 }
 
-/// What a row says, but for when.
+/// A row without its times.
 fn said(row: &Value) -> Value {
     let fields = ["what", "count", "principal", "key", "agent", "operation"];
     fields.into_iter().map(|field| (field.to_owned(), row[field].clone())).collect()
@@ -77,7 +77,7 @@ async fn whoever_is_refused_an_agent_or_an_operation_is_written_down() {
     assert_eq!(hub.denials("credentials_refused").await, 0);
 }
 
-/// What is no call is refused, too: cards, and whatever is asked of the agent that answers without a name.
+/// Requests that are no calls are refused, too: cards, and requests to the default agent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_looks_for_an_agent_that_is_not_theirs_is_written_down() {
     let hub = Running::start(|config| config.identity.cards = Cards::Protected).await;

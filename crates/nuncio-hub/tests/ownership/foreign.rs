@@ -1,4 +1,4 @@
-//! Who counts as a caller on this machine: nobody whose call shows a trace of another one.
+//! Callers on this machine: a call with a trace of another machine is not one.
 
 use nuncio_hub::config::Anonymous;
 
@@ -50,7 +50,7 @@ async fn a_call_from_another_machine_needs_credentials_on_every_wire() {
     }
 }
 
-/// Whoever wants that has said so.
+/// The operator has allowed it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn anybody_may_call_where_anybody_may() {
     let hub = Running::start(|config| {

@@ -29,7 +29,7 @@ async fn serve(text: &str) -> Running {
     .await
 }
 
-/// What limits a file can have: for each caller, and for all callers of an agent, whose tasks the hub keeps or not.
+/// The limits of a file: for each caller, and for all callers of an agent, durable or proxied.
 const PLACES: [(&str, &str); 3] = [
     ("echo", "[limits]\nLIMIT\n[agents.far]\nurl = \"URL\""),
     ("far", "[agents.far]\nurl = \"URL\"\nlimits = { LIMIT }"),
@@ -78,7 +78,7 @@ fn exhausted(wire: Wire, answer: &Answer) {
     assert_eq!(header(answer, "retry-after"), "1", "{wire:?}");
 }
 
-/// What a caller has under way, and what it then asks for: refused until the first has ended.
+/// A call in progress, and a second one that is refused until the first has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn so_much_at_a_time_and_no_more() {
     let far = Running::start(|_| {}).await;

@@ -29,7 +29,7 @@ use nuncio_hub::{
 use serde_json::Value;
 use tokio::{sync::oneshot, task::JoinHandle};
 
-/// How long something may take that takes no time: only a test that fails waits this long.
+/// The timeout for operations that are immediate; only a failing test waits this long.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A file of its own, below the folder for what tests write.
@@ -94,7 +94,7 @@ impl Running {
         tokio::time::timeout(TEST_TIMEOUT, self.ended).await.unwrap().unwrap().unwrap();
     }
 
-    /// What its operator is told.
+    /// The answer of the admin API.
     async fn told(&self, path: &str) -> String {
         let request = self.http.get(format!("{}{path}", self.admin)).bearer_auth(&self.token);
         tokio::time::timeout(TEST_TIMEOUT, async { request.send().await.unwrap().text().await.unwrap() })
@@ -102,7 +102,7 @@ impl Running {
             .unwrap()
     }
 
-    /// What was refused, the oldest first, once there is so much of it.
+    /// The refused calls, oldest first, once there are this many.
     async fn trail(&self, count: usize) -> Vec<Value> {
         let read = async {
             loop {
@@ -120,7 +120,7 @@ impl Running {
             .unwrap_or_else(|_| panic!("there are never {count} rows"))
     }
 
-    /// How many were refused, by the reason.
+    /// The number of refused calls by reason.
     async fn denials(&self, reason: &str) -> u64 {
         let metrics = self.told("/metrics").await;
         let name = format!("nuncio_denials_total{{reason=\"{reason}\"}} ");

@@ -1,4 +1,4 @@
-//! How callers are refused: in the words of the binding, with what HTTP has to say about it.
+//! Refusals of callers: the error of the binding, with the status and headers of HTTP.
 
 use std::{
     sync::Arc,
@@ -46,7 +46,7 @@ fn error(wire: Wire, answer: &Answer) -> (u16, String) {
     (answer.status, told)
 }
 
-/// What each wire says: JSON-RPC, HTTP+JSON (of either version), gRPC.
+/// The error on each wire: JSON-RPC, HTTP+JSON (of either version), gRPC.
 pub(crate) fn check(wire: Wire, answer: &Answer, http: u16, code: i32, status: &str, grpc: &str) {
     let expected = match wire {
         Wire::JsonRpc(_) => (http, code.to_string()),
@@ -200,7 +200,7 @@ async fn nobody_gets_in_where_nobody_may() {
     }
 }
 
-/// Where the hub has no credentials of its own, those that an agent receives are for the agent to judge.
+/// In a hub without credentials of its own, the agent judges the credentials that it receives.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn credentials_that_an_agent_receives_are_judged_by_the_agent() {
     let far = Running::start(|_| {}).await;

@@ -125,7 +125,7 @@ async fn the_task_of_another_is_the_task_of_nobody() {
     assert_eq!(seen(&hub, &alice, &task).await, before, "and nothing has become of it");
 }
 
-/// Whatever two do in whatever order over whatever wire, neither notices the other.
+/// Two callers never notice each other, for any calls in any order over any wire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn neither_notices_the_other_whatever_they_do() {
     let hub = Running::start(|_| {}).await;

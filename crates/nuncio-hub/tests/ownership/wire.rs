@@ -33,7 +33,7 @@ pub(crate) const WIRES: [Wire; 6] = [
     Wire::Grpc(Version::V0_3),
 ];
 
-/// What a caller gets to see.
+/// The answer as a caller sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,

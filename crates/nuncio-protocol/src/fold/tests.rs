@@ -43,7 +43,7 @@ fn empty_task() -> Task {
     Task { id: "t".into(), context_id: "c".into(), ..Task::default() }
 }
 
-/// Whose event a step is.
+/// The author of a step's event.
 struct Address {
     task_id: TaskId,
     context_id: ContextId,
@@ -363,7 +363,7 @@ fn over_the_wire(event: &Event) -> Event {
     serde_json::from_slice(&serde_json::to_vec(event).unwrap()).unwrap()
 }
 
-/// What was said about a task, in order: history, and what the agent says now.
+/// The messages of a task in order: its history, then the message of its status.
 fn said(task: &Task, who: impl Fn(Role) -> bool) -> Vec<String> {
     let all = task.history.iter().chain(&task.status.message);
     all.filter(|message| who(message.role)).map(|message| print_message(message)).collect()

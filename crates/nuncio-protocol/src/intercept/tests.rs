@@ -11,7 +11,7 @@ use crate::{
     Task, TaskArtifactUpdateEvent, TaskPushNotificationConfig, TaskStatusUpdateEvent, op::Op,
 };
 
-/// What happened, in order.
+/// The calls so far, in order.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -29,7 +29,7 @@ impl Log {
 #[derive(Clone, Default)]
 struct Service {
     log: Log,
-    /// Where the context of the last call was.
+    /// The address of the last call's context.
     context: Arc<Mutex<usize>>,
 }
 

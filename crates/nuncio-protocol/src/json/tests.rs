@@ -12,7 +12,7 @@ fn nested(depth: usize) -> String {
     format!("{}{}", "[".repeat(depth), "]".repeat(depth))
 }
 
-/// What reading a tree of values would refuse is refused, in its words and no more.
+/// Text is refused if and only if a tree of values would be, with the same message.
 #[test]
 fn text_is_refused_where_a_tree_is() {
     let mut texts: Vec<String> = (check::MAX_DEPTH - 2..check::MAX_DEPTH + 3).map(nested).collect();

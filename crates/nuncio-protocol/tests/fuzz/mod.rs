@@ -38,7 +38,7 @@ pub(crate) fn run(name: &str, data: &[u8]) {
     target(data);
 }
 
-/// Whatever comes, there is one answer: JSON with the id that was sent, or none.
+/// Any request gets one answer: JSON with the id that was sent, or none.
 fn jsonrpc_body(data: &[u8]) {
     let answer = |id: Option<&RawValue>| {
         let mut out = Vec::new();

@@ -24,7 +24,7 @@ fn text() -> impl Strategy<Value = String> {
     "[a-zé😀 \"\\\\\n/]{0,6}"
 }
 
-/// What may not be empty when it is there.
+/// A value that is not empty if present.
 fn word() -> impl Strategy<Value = String> {
     "[a-z0-9_.-]{1,6}"
 }

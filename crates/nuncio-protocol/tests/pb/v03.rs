@@ -35,7 +35,7 @@ fn encode_reply(op: Op, reply: &Reply) -> Bytes {
     out.into()
 }
 
-/// What v0.3 keeps of a value.
+/// The part of a value that v0.3 can express.
 trait Kept {
     fn kept(self) -> Self;
 }

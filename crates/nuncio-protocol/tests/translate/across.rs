@@ -36,7 +36,7 @@ fn from_form_to_form_each_loses_its_own() {
     assert!(failures.is_empty(), "{} differ\n\n{}", failures.len(), failures.join("\n\n"));
 }
 
-/// What came up from one form of v0.3 goes down to the others.
+/// Values upgraded from one form of v0.3 can be downgraded to the others.
 #[test]
 fn from_a_form_of_v03_to_the_others() {
     let (mut failures, mut count) = (Vec::new(), 0);

@@ -9,7 +9,7 @@ use crate::{
 use nuncio_protocol::ErrorKind;
 use serde_json::Value;
 
-/// What is left of a document of v1.0 after a way through some forms.
+/// The remains of a v1.0 document after a translation through several forms.
 pub(crate) fn there_and_back(kind: Kind, json: &Value, way: &[Wire]) -> Result<Value, ErrorKind> {
     let mut thing = read_v1(kind, json);
     for wire in way {
@@ -18,7 +18,7 @@ pub(crate) fn there_and_back(kind: Kind, json: &Value, way: &[Wire]) -> Result<V
     Ok(write_v1(&thing))
 }
 
-/// What the table says is left of it; written as we write it, which leaves out what became empty.
+/// The remains by the table, in our encoding, which omits empty members.
 pub(crate) fn predicted(kind: Kind, json: &Value, way: &[Wire], seen: &mut Seen) -> Result<Value, ErrorKind> {
     let mut json = json.clone();
     for wire in way {

@@ -16,7 +16,7 @@ use crate::{
     wire::{Kind, Wire},
 };
 
-/// What becomes of the members at the paths of a row.
+/// The fate of the members at the paths of a row.
 #[derive(Clone, Copy)]
 pub(crate) enum Effect {
     /// Gone, if this is true of the value.
@@ -49,11 +49,11 @@ pub(crate) struct Row {
     pub(crate) forms: &'static [Wire],
     /// The forms of v1.0 on the way through which it happens.
     pub(crate) through: &'static [Wire],
-    /// What becomes of it, for people.
+    /// The fate, as text.
     pub(crate) becomes: &'static str,
-    /// What the other forms of v0.3 do.
+    /// The fate in the other forms of v0.3.
     pub(crate) elsewhere: &'static str,
-    /// What becomes of it.
+    /// The fate.
     pub(crate) effect: Effect,
     /// Why, for people.
     pub(crate) why: &'static str,
@@ -117,7 +117,7 @@ pub(crate) fn rows(direction: Direction) -> Vec<&'static Row> {
     tables.iter().flat_map(|rows| rows.iter()).collect()
 }
 
-/// What the table says becomes of a document, and which rows said so.
+/// The expected document by the table, and the rows that changed it.
 pub(crate) struct Predicted {
     pub(crate) outcome: Result<Value, ErrorKind>,
     pub(crate) fired: Vec<usize>,
@@ -260,7 +260,7 @@ impl Row {
     }
 }
 
-/// Which rows were seen at work, in which form, in which kind of document.
+/// The rows that had an effect, by form and kind of document.
 #[derive(Default)]
 pub(crate) struct Seen(HashSet<(usize, Wire, Kind)>);
 

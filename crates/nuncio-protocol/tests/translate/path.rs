@@ -49,7 +49,7 @@ fn walk(value: &mut Value, steps: &[&str], f: &mut dyn FnMut(&mut Object, &str))
     }
 }
 
-/// Where two trees differ: the paths of the smallest values that do, with `[]` for any element.
+/// The differences of two trees: the paths of the smallest different values, with `[]` for any element.
 pub(crate) fn differences(before: &Value, after: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare(before, after, "", &mut found);

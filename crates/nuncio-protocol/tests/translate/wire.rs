@@ -17,7 +17,7 @@ use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 use serde_json::{Value, json, value::RawValue};
 
-/// What a document is.
+/// The kind of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Call(Op),
@@ -49,7 +49,7 @@ pub(crate) enum Wire {
     Grpc,
 }
 
-/// What the forms have in common, by the way they are written.
+/// The common encoding of the forms.
 enum Format {
     Json(&'static dyn Dialect),
     Protobuf(&'static Codec),

@@ -204,7 +204,7 @@ fn nesting_has_the_limit_of_the_document() {
     assert!(limits.contains(&true) && limits.contains(&false));
 }
 
-/// What cannot be read as a value is refused by its path, however deep in free-form data it is.
+/// Unreadable values are refused with their path, at any depth in free-form data.
 #[test]
 fn values_that_are_none_are_refused_by_their_path() {
     for (value, inside, words) in [

@@ -166,10 +166,10 @@ impl Whole {
     }
 }
 
-/// Reads and drops the rest of a refused body, up to `most` bytes. A client that still writes would otherwise
+/// Reads and drops the rest of a refused body, up to `max` bytes. A client that still writes would otherwise
 /// find the connection closed and miss the error; a client that sends even more does miss it.
-async fn discard(mut body: Body, most: usize) {
-    let mut left = most;
+async fn discard(mut body: Body, max: usize) {
+    let mut left = max;
     while let Some(Ok(frame)) = body.frame().await
         && left > 0
     {

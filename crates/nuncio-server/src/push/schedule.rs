@@ -13,7 +13,7 @@ pub struct Retry {
     /// The pause after the first failure; it doubles with each further one.
     pub first: Duration,
     /// The longest pause, unless the receiver asks for a longer one.
-    pub longest: Duration,
+    pub max_pause: Duration,
     /// The age from which a delivery that fails is given up.
     pub give_up: Duration,
 }
@@ -22,7 +22,7 @@ impl Default for Retry {
     fn default() -> Self {
         Self {
             first: Duration::from_secs(1),
-            longest: Duration::from_secs(15 * 60),
+            max_pause: Duration::from_secs(15 * 60),
             give_up: Duration::from_secs(24 * 60 * 60),
         }
     }
@@ -109,7 +109,7 @@ impl Retry {
     /// The pause after `before + 1` failures, with 20 % of jitter: receivers that failed together are not
     /// retried together.
     fn pause(&self, before: u32, chance: f64) -> Duration {
-        Backoff::doubling(self.first, self.longest).jittered(before, 0.8..=1.2, chance)
+        Backoff::doubling(self.first, self.max_pause).jittered(before, 0.8..=1.2, chance)
     }
 }
 
@@ -125,7 +125,7 @@ mod tests {
 
     const RETRY: Retry = Retry {
         first: Duration::from_secs(1),
-        longest: Duration::from_secs(60),
+        max_pause: Duration::from_secs(60),
         give_up: Duration::from_secs(600),
     };
 

@@ -62,7 +62,7 @@ impl Worker {
     async fn serve(&self) -> (Vec<DeliveryOutcome>, Then) {
         let engine = &self.engine;
         let Some(options) = engine.options(&self.leased.scope.agent) else {
-            return (Vec::new(), Then::Release(engine.now() + engine.retry.longest));
+            return (Vec::new(), Then::Release(engine.now() + engine.retry.max_pause));
         };
         let Some(config) = config::open(&engine.vault, &self.leased.task_id, &self.leased.webhook) else {
             return self.unreadable();

@@ -132,20 +132,20 @@ impl RuntimeAgent {
 
     /// The error of an event that would make its task larger than `max_task_bytes`.
     pub(super) fn too_large(&self) -> Error {
-        let most = self.rules().max_task_bytes;
-        let why = format!("the task has reached its limit of {most} bytes (max_task_bytes) and was stopped");
+        let max = self.rules().max_task_bytes;
+        let why = format!("the task has reached its limit of {max} bytes (max_task_bytes) and was stopped");
         Error::new(ErrorKind::ResourceExhausted, why)
     }
 
     /// Refuses a message that is over a limit, or has a part of a media type that the agent does not accept.
     pub(super) fn check_message(&self, message: &Message, limits: &Limits) -> Result<()> {
-        let Rules { parts: most, max_task_bytes, .. } = self.rules();
+        let Rules { parts: max, max_task_bytes, .. } = self.rules();
         if size::message(message) > max_task_bytes {
             let why = format!("a task may have {max_task_bytes} bytes (max_task_bytes)");
             return Err(Error::new(ErrorKind::PayloadTooLarge, why));
         }
-        if message.parts.len() > most {
-            return Err(Error::invalid_field("message.parts", format!("at most {most} parts are allowed")));
+        if message.parts.len() > max {
+            return Err(Error::invalid_field("message.parts", format!("at most {max} parts are allowed")));
         }
         let ids = [
             ("message.messageId", Some(message.message_id.as_str())),
@@ -161,10 +161,10 @@ impl RuntimeAgent {
                 ));
             }
         }
-        if message.reference_task_ids.len() > most {
+        if message.reference_task_ids.len() > max {
             return Err(Error::invalid_field(
                 "message.referenceTaskIds",
-                format!("at most {most} references are allowed"),
+                format!("at most {max} references are allowed"),
             ));
         }
         let media_types =

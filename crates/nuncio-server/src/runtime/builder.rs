@@ -171,14 +171,14 @@ impl RuntimeBuilder {
     }
 
     /// Sets the maximum number of parts of a message.
-    pub fn parts(mut self, most: usize) -> Self {
-        self.limits.parts = most;
+    pub fn parts(mut self, max: usize) -> Self {
+        self.limits.parts = max;
         self
     }
 
     /// Sets the maximum number of bytes of a task.
-    pub fn max_task_bytes(mut self, most: usize) -> Self {
-        self.limits.max_task_bytes = most;
+    pub fn max_task_bytes(mut self, max: usize) -> Self {
+        self.limits.max_task_bytes = max;
         self
     }
 

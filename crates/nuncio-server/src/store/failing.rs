@@ -52,7 +52,7 @@ pub struct FailingStore {
     commits: AtomicUsize,
     fail_reads: AtomicBool,
     /// Batches with more entries time out; 0: none does.
-    most_entries: AtomicUsize,
+    max_entries: AtomicUsize,
     /// A task with this first message cannot be stored.
     chokes_on: Mutex<Option<&'static str>>,
     /// The refusal of the next batch, which is not applied.
@@ -164,7 +164,7 @@ impl FailingStore {
 
     /// Makes batches with more entries time out, as if the store were down.
     pub fn take_at_most(&self, entries: usize) {
-        self.most_entries.store(entries, Ordering::SeqCst);
+        self.max_entries.store(entries, Ordering::SeqCst);
     }
 
     /// Makes batches fail that contain a task with this first message.
@@ -254,7 +254,7 @@ impl TaskLog for FailingStore {
             let _ = self.held_large.subscribe().wait_for(|held| !held).await;
         }
         self.write()?;
-        if (1..batch.len()).contains(&self.most_entries.load(Ordering::SeqCst)) {
+        if (1..batch.len()).contains(&self.max_entries.load(Ordering::SeqCst)) {
             return Err(StoreError::down("no answer in time"));
         }
         if self.chokes(&batch) {

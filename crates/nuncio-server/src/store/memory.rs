@@ -66,7 +66,7 @@ struct MemoryInner {
     /// Boxed: the table stays small, and growing it moves pointers only.
     tasks: HashMap<TaskId, Box<Stored>, RandomState>,
     /// The maximum number of unfinished tasks, which are never deleted.
-    most_unfinished: usize,
+    max_unfinished: usize,
     /// The maximum size of tasks and replies in bytes, estimated.
     max_bytes: usize,
     /// Their current size in bytes.
@@ -156,8 +156,8 @@ impl MemoryStore {
 
     /// As [`Self::new`], with a maximum number of unfinished tasks.
     #[must_use]
-    pub fn bounded(keep_finished: usize, most_unfinished: usize) -> Self {
-        let inner = MemoryInner { most_unfinished, max_bytes: DEFAULT_MAX_BYTES, ..MemoryInner::default() };
+    pub fn bounded(keep_finished: usize, max_unfinished: usize) -> Self {
+        let inner = MemoryInner { max_unfinished, max_bytes: DEFAULT_MAX_BYTES, ..MemoryInner::default() };
         Self { inner: Arc::new(Mutex::new(inner)), keep_finished, me: 0 }
     }
 
@@ -311,7 +311,7 @@ impl MemoryInner {
         let unfinished = self.tasks.len() - self.finished.len();
         // Finished tasks would be deleted to make room; unfinished ones never are.
         let is_full = self.bytes > self.max_bytes && self.finished.is_empty() && self.replies.is_empty();
-        if unfinished >= self.most_unfinished || is_full {
+        if unfinished >= self.max_unfinished || is_full {
             return Err(Refused::Full);
         }
         let key = if commit.reserved {

@@ -36,7 +36,7 @@ pub(crate) fn request(path: &str, headers: &[(&str, &str)], body: impl Into<Body
     request.body(body.into()).unwrap()
 }
 
-/// What came back, read to its end.
+/// The complete answer.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) http: StatusCode,

@@ -29,7 +29,7 @@ use tower::ServiceExt as _;
 
 const V1: &[(&str, &str)] = &[("a2a-version", "1.0")];
 
-/// Where requests go in.
+/// The entry point of requests.
 #[derive(Clone)]
 struct Port {
     router: Router,
@@ -110,7 +110,7 @@ fn hello() -> Value {
     json!({ "message": { "messageId": "m-1", "role": "ROLE_USER", "parts": [{ "text": "hi" }] } })
 }
 
-/// What came back, read to its end.
+/// The complete answer.
 #[derive(Debug)]
 struct Answer {
     status: StatusCode,

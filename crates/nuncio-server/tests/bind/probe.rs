@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::Port;
 
-/// How a call is refused.
+/// The refusal of a call.
 type Refuse = Box<dyn Fn() -> Error + Send + Sync>;
 
 #[derive(Default)]

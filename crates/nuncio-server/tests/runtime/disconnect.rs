@@ -17,7 +17,7 @@ fn agent(cancels: bool) -> Harness {
     Harness::with(executor, |builder| builder.cancel_on_disconnect(cancels))
 }
 
-/// Whoever sends, waits in this way and leaves.
+/// A sender that waits in this way and leaves.
 #[derive(Clone, Copy, Debug)]
 enum Sender {
     Blocking,
@@ -84,7 +84,7 @@ async fn a_task_goes_on_while_somebody_follows_it() {
     assert_eq!(states(&harness).await, [TaskState::Canceled], "nobody does any more");
 }
 
-/// Whoever watches a task that was begun in the background does not end it.
+/// A watcher that leaves does not end a task that was started in the background.
 #[tokio::test(start_paused = true)]
 async fn a_subscriber_ends_nothing() {
     let harness = agent(true);

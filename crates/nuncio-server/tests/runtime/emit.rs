@@ -21,7 +21,7 @@ fn piece(id: &str) -> Event {
     Event::ArtifactUpdate(TaskArtifactUpdateEvent { artifact, ..TaskArtifactUpdateEvent::default() })
 }
 
-/// What becomes of these events, told in one piece: what a stream shows, and what the agent is told.
+/// The outcome of these events, emitted together: the events of a stream, and the result of the emit.
 async fn told(store: FailingStore, events: Vec<Event>) -> (Vec<String>, Option<ErrorKind>) {
     let outcome = Arc::new(Mutex::new(None));
     let kept = Arc::clone(&outcome);

@@ -1,4 +1,4 @@
-//! What happens when the store fails: nothing is shown that is not kept (invariant 4).
+//! Failures of the store: nothing is shown that is not stored (invariant 4).
 
 use std::sync::{
     Arc,

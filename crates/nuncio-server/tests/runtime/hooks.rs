@@ -1,4 +1,4 @@
-//! What an author puts around the operations: interceptors, and extensions of the protocol.
+//! Code around the operations: interceptors, and extensions of the protocol.
 
 use std::sync::{Arc, Mutex};
 

@@ -278,7 +278,7 @@ async fn a_follow_up_that_is_repeated_while_it_runs_is_joined() {
     assert_eq!(counted.executions(), 2);
 }
 
-/// Where the agent wants that; a key of the caller comes first.
+/// For agents with this option; a key of the caller comes first.
 #[tokio::test(start_paused = true)]
 async fn a_message_id_stands_for_a_key() {
     let counted = Counted::new([Step::Working, Step::Artifact("a", "x")]);

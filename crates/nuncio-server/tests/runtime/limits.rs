@@ -1,4 +1,4 @@
-//! What is refused before anything happens, and how.
+//! Calls that are refused before they have any effect.
 
 use nuncio_server::{
     CallerShare, Limits, TaskQuota,

@@ -61,7 +61,7 @@ impl Dropped {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// What is to be dropped.
+    /// The values to drop.
     fn guard(&self) -> impl Drop + Send + use<> {
         struct Guard(Arc<AtomicBool>);
         impl Drop for Guard {

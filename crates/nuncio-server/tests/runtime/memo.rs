@@ -1,4 +1,4 @@
-//! What an agent remembers with its task: with the next event, for the next message, and over a crash.
+//! Memos of tasks: with the next event, for the next message, and over a crash.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use nuncio_server::{
 
 use crate::{refused, settle};
 
-/// What the executions have found.
+/// The memos that the executions have found.
 type Seen = Arc<Mutex<Vec<Option<String>>>>;
 
 fn found(cx: &Execution) -> Option<String> {

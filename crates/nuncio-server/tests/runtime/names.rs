@@ -13,7 +13,7 @@ use nuncio_server::{
 
 use crate::settle;
 
-/// What an execution was called: its name, its conversation, and whether it was begun before.
+/// An execution: its repeat id, its context, and whether it was resumed.
 type Called = (Option<Arc<str>>, ContextId, bool);
 
 /// A server on this data that notes what its executions are called, and hangs in each of them or ends it.

@@ -18,7 +18,7 @@ use nuncio_server::{
 
 use crate::{refused, secs, settle};
 
-/// How an executor declares itself.
+/// The declaration of an executor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Declares {
     Nothing,

@@ -58,7 +58,7 @@ fn taken(_: &Post) -> Reaction {
 
 const QUICK: &[Step] = &[Step::Working, Step::Artifact("a", "x")];
 
-/// What a v1.0 receiver was told, in brief.
+/// The notifications of a v1.0 receiver, in short form.
 fn told(post: &Post) -> String {
     let body = &post.body;
     let state = |status: &Value| {

@@ -1,4 +1,4 @@
-//! What happens at the same time: callers, the store and other servers come in between each other.
+//! Races between callers, the store and other servers.
 
 use std::sync::{
     Arc,

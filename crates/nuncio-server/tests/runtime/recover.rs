@@ -1,4 +1,4 @@
-//! What is left behind when a server stops, and what another makes of it.
+//! Tasks of a stopped server, and their recovery by another.
 
 use std::sync::{
     Arc,
@@ -81,7 +81,7 @@ async fn a_task_that_was_at_work_fails_with_a_reason_unless_its_agent_is_idempot
     }
 }
 
-/// What one caller has left behind does not lock out others, nor does it begin more beside that.
+/// The unfinished tasks of one caller do not lock out others, and that caller cannot start more besides them.
 #[tokio::test(start_paused = true)]
 async fn tasks_that_are_taken_up_leave_room_for_other_callers() {
     let data = MemoryStore::default();

@@ -42,7 +42,7 @@ async fn a_stream_begins_with_the_task_and_tells_everything_in_order() {
     }
 }
 
-/// What the stream of the send shows after the task, and what a subscription shows of the same.
+/// The events of the send's stream after the task, and those of a subscription.
 async fn check_closing(steps: &[Step], sent: &[&str], subscribed: &[&str]) {
     let steps = [&[Step::Submitted, Step::Sleep(secs(1))], steps].concat();
     let harness = Harness::new(ScriptedExecutor::steps(steps));

@@ -24,7 +24,7 @@ fn piece() -> Artifact {
     Artifact::new("a", Part::text("x".repeat(PIECE)))
 }
 
-/// What an agent does that never comes to an end.
+/// The work of an agent that never ends.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Does {
     /// Adds to an artifact until it is told that nobody takes more.

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{refused, settle};
 
-/// What an agent does with its text, which is the artifact `a`.
+/// The steps of an agent with its text, which is the artifact `a`.
 #[derive(Clone, Copy, Debug)]
 enum Does {
     Push(&'static str),
@@ -331,7 +331,7 @@ async fn a_push_that_is_dropped_has_said_its_text() {
     }
 }
 
-/// Whoever comes back in the middle of a text gets the rest of its pieces, from memory or from the store.
+/// A reader that resumes in the middle of a text gets the remaining pieces, from memory or from the store.
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_resumes_in_the_middle_of_a_text_has_the_same_pieces() {
     for store in stores() {

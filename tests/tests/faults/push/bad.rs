@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{Admin, agent, arrived, begin, ended, say_and_tell};
 use crate::{address, path, stop};
 
-/// What becomes of the first delivery.
+/// The outcome of the first delivery.
 enum Becomes {
     /// Taken, at once or after a while.
     Delivered,

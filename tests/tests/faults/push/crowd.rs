@@ -15,20 +15,20 @@ use nuncio_tests::{
 use super::{agent, begin, say_and_tell};
 use crate::{address, path, stop};
 
-/// How many callers send at the same time.
+/// The number of callers that send at the same time.
 const CONCURRENT_CALLERS: usize = 64;
 
 /// The most connections to one receiver.
 const CAP: usize = 32;
 
-/// What each task tells: it is there, it works, an artifact, it is done.
+/// The notifications of each task: submitted, working, an artifact, completed.
 const EVENTS_PER_TASK: usize = 4;
 
 fn tasks(usually: usize) -> usize {
     std::env::var("NUNCIO_CROWD").map_or(usually, |tasks| tasks.parse().expect("NUNCIO_CROWD is a number"))
 }
 
-/// What a hub had in memory at most, in MiB.
+/// The peak memory of a hub, in MiB.
 fn most_memory(hub: &Hub) -> u64 {
     let status =
         std::fs::read_to_string(Path::new("/proc").join(hub.process.id().to_string()).join("status"));
@@ -57,12 +57,12 @@ async fn half_gets_everything(data: &str, tasks: usize) {
     eprintln!(
         "{data}: {sent} tasks in {sending:.1?}, {expected} notifications in {all:.1?}; from {before} to {most} MiB, \
          at most {} at a time to the good half, {} to the other",
-        good.most_waiting(),
-        hangs.most_connections(),
+        good.peak_waiting(),
+        hangs.peak_connections(),
     );
     assert_eq!(good.count(), expected, "each once");
     assert_eq!(good.crowded(), [""; 0]);
-    assert!(hangs.most_connections() <= CAP && good.most_waiting() <= CAP);
+    assert!(hangs.peak_connections() <= CAP && good.peak_waiting() <= CAP);
     assert!(most - before < 150, "from {before} to {most} MiB");
     stop(hub).await;
 }
@@ -78,7 +78,7 @@ async fn half_of_the_receivers_hang_and_the_others_get_everything_in_memory() {
     half_gets_everything("memory", tasks(2_000)).await;
 }
 
-/// What is large waits for room: not for that which somebody else takes who hangs.
+/// Large notifications wait for a permit of their own receiver, not for one that a hanging receiver holds.
 #[tokio::test(flavor = "multi_thread")]
 async fn large_notifications_to_a_receiver_that_hangs_take_no_room_from_others() {
     let hub = Hub::start(&["--allow-private-push", "--log-level", "warn"]).await;

@@ -130,7 +130,7 @@ async fn nothing_comes_after_a_webhook_is_deleted_at_the_other_hub() {
     }
 }
 
-/// What takes the place of a webhook gets what that has not had, at once; and the old address nothing more.
+/// A webhook that replaces another gets the pending notifications at once; the old address gets none.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_owed_to_a_webhook_goes_to_the_one_that_takes_its_place() {
     let folder = Folder::new();

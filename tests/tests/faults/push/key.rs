@@ -11,7 +11,7 @@ use nuncio_tests::{
 use super::{Admin, agent, arrived, begin, ended, say_and_tell};
 use crate::{address, path, stop};
 
-/// What another key has sealed is neither sent nor lost: it is sent when that key is back.
+/// Notifications sealed by another key are neither sent nor lost: they are sent when that key is back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_has_the_key_and_a_hub_with_another_one_says_so_and_loses_nothing() {
     let folder = Folder::new();

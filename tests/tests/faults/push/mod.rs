@@ -166,7 +166,7 @@ impl Admin {
         (hub, Self { url, token_file })
     }
 
-    /// What `nuncio delivery …` says.
+    /// The output of `nuncio delivery …`.
     async fn delivery(&self, args: &[&str]) -> Vec<Value> {
         let hub = ["--admin", &self.url, "--admin-token-file", &self.token_file, "-o", "json"];
         let output = cli(&[&["delivery"], args, &hub].concat()).await;

@@ -11,31 +11,31 @@ use crate::{
 };
 
 /// The required members of each version, and their kinds.
-const V1_0: &[(&str, Kind)] = &[
-    ("name", Kind::Text),
-    ("description", Kind::Text),
-    ("version", Kind::Text),
-    ("supportedInterfaces", Kind::List),
-    ("capabilities", Kind::Object),
-    ("defaultInputModes", Kind::List),
-    ("defaultOutputModes", Kind::List),
-    ("skills", Kind::AnyList),
+const V1_0: &[(&str, MemberKind)] = &[
+    ("name", MemberKind::Text),
+    ("description", MemberKind::Text),
+    ("version", MemberKind::Text),
+    ("supportedInterfaces", MemberKind::List),
+    ("capabilities", MemberKind::Object),
+    ("defaultInputModes", MemberKind::List),
+    ("defaultOutputModes", MemberKind::List),
+    ("skills", MemberKind::AnyList),
 ];
-const V0_3: &[(&str, Kind)] = &[
-    ("protocolVersion", Kind::Text),
-    ("name", Kind::Text),
-    ("description", Kind::Text),
-    ("url", Kind::Text),
-    ("version", Kind::Text),
-    ("capabilities", Kind::Object),
-    ("defaultInputModes", Kind::List),
-    ("defaultOutputModes", Kind::List),
-    ("skills", Kind::AnyList),
+const V0_3: &[(&str, MemberKind)] = &[
+    ("protocolVersion", MemberKind::Text),
+    ("name", MemberKind::Text),
+    ("description", MemberKind::Text),
+    ("url", MemberKind::Text),
+    ("version", MemberKind::Text),
+    ("capabilities", MemberKind::Object),
+    ("defaultInputModes", MemberKind::List),
+    ("defaultOutputModes", MemberKind::List),
+    ("skills", MemberKind::AnyList),
 ];
 
 /// The kind of a member.
 #[derive(Clone, Copy)]
-enum Kind {
+enum MemberKind {
     /// A string that is not empty.
     Text,
     /// A list with an element.
@@ -45,7 +45,7 @@ enum Kind {
     Object,
 }
 
-impl Kind {
+impl MemberKind {
     fn holds(self, value: &Value) -> bool {
         match self {
             Self::Text => value.as_str().is_some_and(|text| !text.is_empty()),
@@ -57,7 +57,7 @@ impl Kind {
 }
 
 pub(super) fn required(found: &FoundCard) -> Checked {
-    let lacks = |members: &[(&'static str, Kind)]| -> Vec<&'static str> {
+    let lacks = |members: &[(&'static str, MemberKind)]| -> Vec<&'static str> {
         members.iter().filter(|(name, kind)| !kind.holds(&found.json[*name])).map(|(name, _)| *name).collect()
     };
     for (version, applies, members) in
@@ -90,7 +90,7 @@ pub(super) fn interfaces(found: &FoundCard) -> Checked {
     ];
     for (list, members) in lists {
         for (number, interface) in found.objects(list).enumerate() {
-            if let Some(name) = members.iter().find(|name| !Kind::Text.holds(&interface[**name])) {
+            if let Some(name) = members.iter().find(|name| !MemberKind::Text.holds(&interface[**name])) {
                 return Err(Observed::broken(format!("{list}[{number}] has no {name}"))
                     .seen(interface.to_string())
                     .expecting(members.join(", "))
@@ -177,7 +177,7 @@ pub(super) fn skills(found: &FoundCard) -> Checked {
     for (number, skill) in found.objects("skills").enumerate() {
         let broken = |why: String| Err(Observed::broken(why).seen(skill.to_string()).on(&found.exchange));
         if let Some(name) =
-            ["id", "name", "description"].iter().find(|name| !Kind::Text.holds(&skill[**name]))
+            ["id", "name", "description"].iter().find(|name| !MemberKind::Text.holds(&skill[**name]))
         {
             return broken(format!("skills[{number}] has no {name}"));
         }

@@ -225,7 +225,7 @@ fn literal(address: IpAddr) -> Url {
     }
 }
 
-/// What the standard library knows of inner addresses.
+/// The inner addresses by the methods of the standard library.
 fn is_inner(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => {

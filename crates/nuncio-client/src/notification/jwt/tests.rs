@@ -1,4 +1,4 @@
-//! What claims prove, and what they do not.
+//! Claims: valid proofs and invalid ones.
 
 use aws_lc_rs::{
     encoding::{AsDer as _, Pkcs8V1Der},

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::*;
 use crate::{RetryPolicy, auth::Granted, retry::OnRetry, transport::Transport};
 
-/// What a connection does: events by a letter each, then how it ends.
+/// The script of a connection: a letter for each event, then its end.
 ///
 /// `t` task submitted, `w` working, `a` artifact, `i` input required, `u` auth required, `c` completed,
 /// `m` message, `q` task that needs input, `Q` the same with another question; `.` ends it, `!` breaks it, `e` is an error in the stream,
@@ -126,7 +126,7 @@ enum Agent {
     Plain,
 }
 
-/// What is called.
+/// The calls so far.
 #[derive(Clone, Copy)]
 enum Asks {
     Send,

@@ -106,7 +106,7 @@ async fn api() -> (Router, Arc<AtomicUsize>, TrailWriter) {
     (api, woken, writer)
 }
 
-/// What is answered. Nothing of it is secret.
+/// The answer, which contains no secret.
 async fn ask(api: &Router, method: &str, path: &str, body: &str) -> (u16, Value) {
     let request = Request::builder()
         .method(method)

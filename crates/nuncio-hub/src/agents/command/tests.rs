@@ -45,12 +45,12 @@ fn agent_with(settings: &Command, isolation: &Isolation) -> Harness {
     Harness { runtime, store, cx: CallContext::default() }
 }
 
-/// What a script makes of a message.
+/// The outcome of a message to a script.
 async fn run(format: Format, text: &str, message: impl Into<Say>) -> Vec<String> {
     lines(agent(&script(format, text)).stream(message).await.unwrap()).await
 }
 
-/// What was said, without numbers, and pieces of text put together: how it is cut is for the system to say.
+/// The events without numbers, with pieces of text joined: the operating system decides where they are cut.
 fn whole(seen: &[String]) -> Vec<String> {
     const PIECE: &str = "artifact output ";
     let mut whole: Vec<String> = Vec::new();
@@ -68,7 +68,7 @@ fn whole(seen: &[String]) -> Vec<String> {
     whole
 }
 
-/// What is said of text.
+/// The events of text output.
 fn worked(rest: &[&str]) -> Vec<String> {
     ["task submitted", "status working"].iter().chain(rest).map(|&line| line.to_owned()).collect()
 }
@@ -104,7 +104,7 @@ impl Drop for Folder {
     }
 }
 
-/// Where programs wait (`read x < "$GATE"`) until the test lets them on.
+/// The gate at which programs wait (`read x < "$GATE"`) until the test opens it.
 struct Gate {
     path: PathBuf,
     file: File,

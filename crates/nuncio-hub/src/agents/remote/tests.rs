@@ -1,4 +1,4 @@
-//! Whatever an upstream agent cannot do, callers of the hub see correct A2A.
+//! Callers of the hub see correct A2A in front of upstream agents that lack features.
 
 mod bytes;
 mod cards;
@@ -95,7 +95,7 @@ async fn tasks(hub: &Hub) -> Vec<Task> {
     hub.harness.runtime.list_tasks(&hub.harness.cx, ListTasksRequest::default()).await.unwrap().tasks
 }
 
-/// What the bearer of a token shows.
+/// The header with a bearer token.
 const BEARER: &[(&str, &str)] = &[("authorization", "Bearer t0ken")];
 
 /// Each as it would be got, in a line.
@@ -107,7 +107,7 @@ async fn tasks_told(hub: &Hub) -> Vec<String> {
     told
 }
 
-/// Where a store outlives a hub.
+/// A store that outlives a hub.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -278,7 +278,7 @@ fn a_program_word_by_word() {
     assert_eq!(plain.kind, AgentKind::Command(Box::new(Command::new(Format::Text, "run", []))));
 }
 
-/// What an agent does not say is as for all.
+/// Keys that an agent does not set have the values of the hub.
 #[test]
 fn how_calls_are_taken_by_all_and_by_one() {
     let taken = |all: &str, own: &str| {

@@ -1,4 +1,4 @@
-//! Whatever bytes a file holds: an answer, and no panic. At length by `cargo fuzz` in `/fuzz`.
+//! Any bytes in a file give an answer and no panic. `cargo fuzz` in `/fuzz` tries this at length.
 
 use std::panic::catch_unwind;
 

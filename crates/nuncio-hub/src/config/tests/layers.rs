@@ -30,7 +30,7 @@ fn the_strongest_word_counts_and_its_origin_is_known() {
     let loaded = must(source.load());
     assert_eq!(loaded.config.listen.port(), 9);
     assert_eq!(loaded.config.public_url.as_ref().unwrap().as_str(), "https://env.example/");
-    assert_eq!((loaded.config.drain_grace, loaded.config.connections.most), (Duration::from_secs(3), 5));
+    assert_eq!((loaded.config.drain_grace, loaded.config.connections.max), (Duration::from_secs(3), 5));
     for (key, expected) in [
         ("listen", "flag --listen"),
         ("public_url", "env NUNCIO_PUBLIC_URL"),
@@ -53,7 +53,7 @@ fn the_strongest_word_counts_and_its_origin_is_known() {
     }
 }
 
-/// What is said once, in the types of the file, is what the hub does without any.
+/// A hub without a file uses the defaults of the types of the file.
 #[test]
 fn the_defaults_are_those_of_a_hub_without_a_file() {
     let source = Source {

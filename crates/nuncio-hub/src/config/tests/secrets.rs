@@ -99,7 +99,7 @@ async fn what_is_shown_and_checked_holds_no_secret() {
     }
 }
 
-/// Whoever puts a secret where the name of a file belongs is told the key.
+/// The error for a secret in place of a file name shows the key only.
 #[tokio::test]
 async fn what_is_no_file_is_not_quoted() {
     for (key, line) in [

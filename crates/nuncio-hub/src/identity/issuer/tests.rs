@@ -194,7 +194,7 @@ async fn what_a_token_must_be() {
     }
 }
 
-/// Who can read the public key could sign with it, if it were taken for a secret; or not sign at all.
+/// A public key taken for a shared secret would let every reader of it sign; so would an unsigned token.
 #[tokio::test]
 async fn no_signature_and_shared_secrets_prove_nothing() {
     let ed = Pair::new("ed", Algorithm::EdDSA);

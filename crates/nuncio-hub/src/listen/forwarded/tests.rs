@@ -230,7 +230,7 @@ fn two_kinds_that_differ_are_not_believed() {
     ]);
 }
 
-/// Who asked, for whoever counts how often somebody is wrong.
+/// The caller's address, for the throttle of wrong credentials.
 #[test]
 fn the_caller_is_whom_the_outermost_trusted_proxy_has_seen() {
     let proxies = ["10.0.0.0/8".parse().unwrap()];

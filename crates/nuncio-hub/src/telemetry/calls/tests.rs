@@ -1,4 +1,4 @@
-//! What is counted and traced of the calls of an agent.
+//! Metrics and spans of the calls to an agent.
 
 use std::sync::Mutex;
 

@@ -36,7 +36,7 @@ const WEBHOOKS: &[Kind] = &[
     Kind::Reply(Op::GetTaskPushNotificationConfig),
     Kind::Reply(Op::ListTaskPushNotificationConfigs),
 ];
-/// What holds messages or tasks, or extensions.
+/// Documents that contain messages, tasks or extensions.
 const FREE_FORM: &[Kind] = &[
     Kind::Call(Op::SendMessage),
     Kind::Call(Op::SendStreamingMessage),

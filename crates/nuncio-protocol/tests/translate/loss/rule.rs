@@ -37,7 +37,7 @@ fn text<'a>(object: &'a Value, name: &str) -> &'a str {
     object[name].as_str().unwrap_or_default()
 }
 
-/// Whose fault it is that something cannot be said.
+/// The side that cannot express a value.
 pub(super) fn by_sender(kind: Kind) -> ErrorKind {
     match kind {
         Kind::Call(_) => ErrorKind::InvalidParams,
@@ -351,7 +351,7 @@ pub(super) fn internal_if_unknown(code: &mut Value) {
     }
 }
 
-/// What we say of an error, then what the peer said, each with its type.
+/// Our details of an error, then those of the peer, each with its type.
 fn details(kind: ErrorKind, data: Option<&Value>) -> Value {
     let info = "type.googleapis.com/google.rpc.ErrorInfo";
     let mut details = vec![json!({"@type": info, "reason": kind.row().reason, "domain": "a2a-protocol.org"})];

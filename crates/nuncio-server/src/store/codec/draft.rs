@@ -92,7 +92,7 @@ impl Draft {
         after: Seq,
     ) -> Result<(), StoreError> {
         #[derive(Deserialize)]
-        struct Entry<'a> {
+        struct DraftEntry<'a> {
             seq: u64,
             #[serde(borrow)]
             event: &'a RawValue,
@@ -100,14 +100,14 @@ impl Draft {
             joins: bool,
         }
         self.bytes += json.len();
-        let entries: Vec<Entry<'_>> = serde_json::from_slice(json).map_err(damaged)?;
+        let entries: Vec<DraftEntry<'_>> = serde_json::from_slice(json).map_err(damaged)?;
         let mut places: Vec<Vec<ContentRef>> = Vec::new();
         places.resize_with(entries.len(), Vec::new);
         for place in content::refs(refs) {
             let of_entry = places.get_mut(place.entry as usize);
             of_entry.ok_or_else(|| damaged("large content refers to a missing entry"))?.push(place);
         }
-        for (Entry { seq, event, joins }, places) in entries.into_iter().zip(places) {
+        for (DraftEntry { seq, event, joins }, places) in entries.into_iter().zip(places) {
             let is_shown = self.shown.artifacts || !event.get().starts_with(ARTIFACT);
             if seq > after.0 && is_shown {
                 let event = serde_json::from_str(event.get()).map_err(damaged)?;

@@ -399,7 +399,7 @@ fn entries_of_the_form_before_texts_joined_are_read_as_they_were_written() {
     assert_eq!(draft.finish(&Blobs::new()).unwrap(), told);
 }
 
-/// What joins is not on the wire, and so stands beside the event.
+/// The flag `joins` is not on the wire, so the log keeps it beside the event.
 #[test]
 fn an_entry_keeps_whether_its_text_joins() {
     let joining = |expected, joins| {

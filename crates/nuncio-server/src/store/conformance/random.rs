@@ -20,15 +20,15 @@ use rand::{SeedableRng as _, rngs::StdRng};
 
 use self::{
     make::Run,
-    run::{Agreed, Owner},
-    step::{Dice, Step},
+    run::{Agreed, StoreOwner},
+    step::{Dice, RandomStep},
 };
 use super::{Handles, adopted, works};
 use crate::store::Store;
 
 const STEPS: usize = 40;
 
-fn steps(seed: u64, number: usize) -> Vec<Step> {
+fn steps(seed: u64, number: usize) -> Vec<RandomStep> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut dice = Dice(&mut random);
     (0..number).map(|_| dice.step()).collect()
@@ -53,10 +53,10 @@ pub async fn sequences(store: Arc<dyn Store>, seeds: Range<u64>) {
 }
 
 /// Runs one sequence from the beginning, with names of its own.
-async fn attempt(store: &Arc<dyn Store>, steps: &[Step]) -> Agreed {
+async fn attempt(store: &Arc<dyn Store>, steps: &[RandomStep]) -> Agreed {
     static ATTEMPTS: AtomicUsize = AtomicUsize::new(0);
     let mut run = Run::new(format!("random-{}", ATTEMPTS.fetch_add(1, Ordering::Relaxed)));
-    let owners: [Owner; 1] = [(0, Arc::clone(store))];
+    let owners: [StoreOwner; 1] = [(0, Arc::clone(store))];
     for step in steps {
         run.step(&owners, step).await?;
     }
@@ -64,7 +64,7 @@ async fn attempt(store: &Arc<dyn Store>, steps: &[Step]) -> Agreed {
 }
 
 /// Removes the steps that do not matter, and reports the rest.
-async fn fail(store: &Arc<dyn Store>, seed: u64, mut steps: Vec<Step>) {
+async fn fail(store: &Arc<dyn Store>, seed: u64, mut steps: Vec<RandomStep>) {
     for place in (0..steps.len()).rev() {
         let mut fewer = steps.clone();
         fewer.remove(place);
@@ -77,7 +77,7 @@ async fn fail(store: &Arc<dyn Store>, seed: u64, mut steps: Vec<Step>) {
     panic!("seed {seed}: {difference}\n{}", listed(&steps));
 }
 
-fn listed(steps: &[Step]) -> String {
+fn listed(steps: &[RandomStep]) -> String {
     steps.iter().map(|step| format!("  {step:?}\n")).collect()
 }
 
@@ -102,7 +102,7 @@ async fn generations<H: Handles>(handles: &H, living: usize) {
             let number = open.last().map_or(generation, |(last, _)| last + 1);
             open.push((number, handles.open().await));
         }
-        let owners: Vec<Owner> =
+        let owners: Vec<StoreOwner> =
             open.iter().map(|(number, handle)| (*number, Arc::clone(handle) as Arc<dyn Store>)).collect();
         for (seed, run) in (0..).zip(&mut runs) {
             let seed = seed + SEQUENCES * generation as u64;
@@ -117,7 +117,12 @@ async fn generations<H: Handles>(handles: &H, living: usize) {
 }
 
 /// The newest owner adopts the tasks of a stopped one; then all run these steps.
-async fn generation_of(run: &mut Run, owners: &[Owner], gone: Option<usize>, steps: &[Step]) -> Agreed {
+async fn generation_of(
+    run: &mut Run,
+    owners: &[StoreOwner],
+    gone: Option<usize>,
+    steps: &[RandomStep],
+) -> Agreed {
     if let (Some(gone), Some((heir, store))) = (gone, owners.last()) {
         let mut orphans = Vec::new();
         let left =

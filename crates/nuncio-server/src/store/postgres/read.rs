@@ -247,8 +247,8 @@ pub(super) async fn events(
 }
 
 pub(super) async fn links(store: &PostgresStore, scope: &Scope, id: &TaskId) -> Result<Links, StoreError> {
-    let (id, scope, most) = (text(id.as_str()), scope_id(scope), MAX_CHILDREN as i64);
-    let params: Params<'_> = &[&id, &scope, &most];
+    let (id, scope, limit) = (text(id.as_str()), scope_id(scope), MAX_CHILDREN as i64);
+    let params: Params<'_> = &[&id, &scope, &limit];
     let reads = store.reads();
     let (parents, children) =
         tokio::try_join!(reads.query(PARENTS, &params[..2]), reads.query(CHILDREN, params))?;

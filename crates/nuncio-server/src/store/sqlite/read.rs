@@ -245,9 +245,9 @@ pub(super) fn links(db: &Connection, scope: &Scope, id: &TaskId) -> Result<Links
             "SELECT tasks.id FROM links JOIN tasks ON tasks.key = links.task
              WHERE links.parent = ?1 AND tasks.scope = ?2 ORDER BY tasks.id LIMIT ?3",
         )?;
-        let most = MAX_CHILDREN as i64;
+        let limit = MAX_CHILDREN as i64;
         let children = children
-            .query_map(params![id.as_str(), scope, most], |row| row.get::<_, String>(0).map(TaskId::from))?;
+            .query_map(params![id.as_str(), scope, limit], |row| row.get::<_, String>(0).map(TaskId::from))?;
         Ok(Links { parents, children: children.collect::<Result<_, _>>()? })
     })
 }

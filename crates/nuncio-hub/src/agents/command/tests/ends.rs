@@ -1,4 +1,4 @@
-//! How programs end, and that nothing of them is left.
+//! The end of programs, which leaves no process behind.
 
 use nuncio_protocol::TaskState;
 
@@ -93,7 +93,7 @@ async fn output_that_others_hold_open_is_not_waited_for() {
     gone(Pid::from_raw(task.artifacts[0].text().trim().parse().unwrap()).unwrap()).await;
 }
 
-/// What has ended leaves nothing behind that holds no pipe either.
+/// A program that has ended leaves no process behind, not even one that holds no pipe.
 #[tokio::test]
 async fn what_a_program_has_started_goes_with_it() {
     let settings = Command { grace: LONG, ..script(Format::Text, "sleep 1000 >/dev/null 2>&1 & echo $!") };

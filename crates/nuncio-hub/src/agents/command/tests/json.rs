@@ -66,7 +66,7 @@ async fn lines_are_events() {
     }
 }
 
-/// How text is cut is a matter of time.
+/// The cuts of text depend on timing.
 #[tokio::test]
 async fn lines_of_text_are_one_text() {
     for (said, expected) in [
@@ -135,7 +135,7 @@ async fn the_exit_code_counts_where_nothing_else_was_said() {
     }
 }
 
-/// What a program is told, with the ids replaced.
+/// The input of a program, with the ids replaced.
 #[tokio::test]
 async fn a_program_is_told_everything() {
     let harness = agent(&script(Format::Json, TELLS));

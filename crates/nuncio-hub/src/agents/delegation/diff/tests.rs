@@ -1,4 +1,4 @@
-//! What a snapshot brings, case by case.
+//! The changes that a snapshot brings, case by case.
 
 use nuncio_protocol::{Timestamp, fold};
 use serde_json::json;

@@ -4,14 +4,14 @@ use nuncio_protocol::{Caller, ContextId};
 
 use super::*;
 
-/// What all callers call their conversation.
+/// The context id that all callers use.
 const CONTEXT: &str = "main";
 
 fn say(text: &str) -> Say {
     Say::from(text).change(|req| req.message.context_id = Some(CONTEXT.into()))
 }
 
-/// What the agent was told, in order.
+/// The messages to the agent, in order.
 fn names(peer: &Peer) -> Vec<ContextId> {
     sent(peer).into_iter().map(|message| message.context_id.unwrap()).collect()
 }

@@ -9,7 +9,7 @@ use super::*;
 /// A host that nobody has named.
 const FOREIGN: &str = "elsewhere.example";
 
-/// How often cards are looked for.
+/// The interval between two refreshes of a card.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A card with interfaces at these addresses.

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use url::Url;
 
-/// What a peer cannot, or will not do.
+/// The features that a peer lacks or refuses.
 #[derive(Clone, Default)]
 pub(super) struct Manners {
     /// Its card says that it streams.
@@ -48,7 +48,7 @@ pub(super) struct Manners {
     pub(super) refuses: Option<Version>,
     /// Its card is here and nowhere else.
     pub(super) card_at: Option<&'static str>,
-    /// Whoever does not show these headers sees nothing.
+    /// Requests without these headers are refused.
     pub(super) wants: &'static [(&'static str, &'static str)],
     /// Its streams tell of other tasks, go on after the end, and never close.
     pub(super) rambles: bool,
@@ -72,7 +72,7 @@ pub(super) struct Manners {
     pub(super) extended: bool,
     /// It signs its card with the key of this seed.
     pub(super) signs: Option<u8>,
-    /// Where it says that it is, if not where it listens.
+    /// The address on its card, if it differs from its own.
     pub(super) base: Option<String>,
 }
 
@@ -87,7 +87,7 @@ impl Manners {
     }
 }
 
-/// What a peer has seen.
+/// The requests that a peer has received.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) op: Op,
@@ -112,7 +112,7 @@ pub(super) struct Inner {
     pub(super) gate: Notify,
     /// Its streams are cut when this fires.
     cut: ArcSwap<CancellationToken>,
-    /// What it shows as its card, if not its own.
+    /// The card that it serves in place of its own.
     card: ArcSwap<Option<String>>,
     /// `None` while it is down.
     router: ArcSwap<Option<Router>>,
@@ -172,7 +172,7 @@ impl Peer {
         self.seen().iter().filter(|seen| wanted.contains(&seen.op)).count()
     }
 
-    /// How often a message arrived that was not refused.
+    /// The number of messages that were accepted.
     pub(super) fn sends(&self) -> usize {
         let lacks = &self.state.manners.lacks;
         let is_send =
@@ -277,7 +277,7 @@ impl Inner {
     }
 }
 
-/// What the agent does with a message: the first word says.
+/// Handles a message by its first word.
 async fn act(peer: Arc<Inner>, cx: ExecContext, out: Emitter) -> Result<()> {
     let text = cx.text().into_owned();
     let piece = |text: &str| Artifact::new("a", Part::text(text));

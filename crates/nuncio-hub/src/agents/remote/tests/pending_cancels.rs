@@ -1,4 +1,4 @@
-//! What is canceled here is canceled there, sooner or later.
+//! A task that is canceled at the hub is canceled at the agent, now or later.
 
 use super::{super::durable::pending_cancels::KIND, *};
 

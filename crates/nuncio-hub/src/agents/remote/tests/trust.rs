@@ -1,4 +1,4 @@
-//! What is believed of an agent's card, and how the hub proves who it is.
+//! Trust in an agent's card, and the credentials of the hub.
 
 use axum::{Json, Router, routing::post};
 use http::HeaderMap;
@@ -116,7 +116,7 @@ async fn signatures_mean_what_the_operator_wants() {
 /// Every header by which somebody may show who they are.
 const CREDENTIALS: [&str; 4] = ["authorization", "cookie", "x-api-key", "x-key"];
 
-/// What the hub is to show, and what an agent then sees.
+/// A configured credential, and the headers that the agent gets.
 pub(in crate::agents) fn shown() -> [(Auth, Shown); 5] {
     let basic = Credential::Basic { user: "hub".to_owned(), password: Secret::new("p:ss") };
     let bearer = Credential::Bearer(Secret::new("t0ken"));
@@ -137,7 +137,7 @@ pub(in crate::agents) fn shown() -> [(Auth, Shown); 5] {
 
 type Shown = &'static [(&'static str, &'static str)];
 
-/// What these headers say about who sends them.
+/// The credentials in these headers.
 pub(in crate::agents) fn seen(headers: &HeaderMap) -> Vec<(&str, &str)> {
     let values =
         |name: &'static str| headers.get_all(name).iter().map(move |value| (name, value.to_str().unwrap()));

@@ -9,7 +9,7 @@ use nuncio_protocol::{
 
 use super::{
     model::{Known, Model},
-    step::{CALLERS, Entry, Step, TASKS, Turn, What},
+    step::{CALLERS, RandomEntry, RandomEvent, RandomStep, RandomTurn, TASKS},
 };
 use crate::store::{
     Commit, IdempotencyKey, Scope, StoredTurn,
@@ -27,7 +27,7 @@ pub(super) struct Run {
     /// The number of pieces of content, which makes each unique.
     pieces: usize,
     /// The steps so far.
-    pub(super) done: Vec<Step>,
+    pub(super) done: Vec<RandomStep>,
 }
 
 impl Run {
@@ -61,7 +61,7 @@ impl Run {
         }
     }
 
-    pub(super) fn turn(&mut self, turn: &Turn) -> StoredTurn {
+    pub(super) fn turn(&mut self, turn: &RandomTurn) -> StoredTurn {
         let number = turn.again.unwrap_or(self.turns).min(self.turns);
         self.turns = self.turns.max(number + 1);
         let body = format!("{number} at {}", self.pieces).into();
@@ -75,22 +75,22 @@ impl Run {
         Message { task_id: task, reference_task_ids, ..Message::user(text.as_str(), Part::text(&*text)) }
     }
 
-    fn event(&mut self, id: &TaskId, what: &What) -> Event {
+    fn event(&mut self, id: &TaskId, what: &RandomEvent) -> Event {
         let task_id = id.clone();
         match what {
-            What::Create { context, refers, state } => Event::Task(Task {
+            RandomEvent::Create { context, refers, state } => Event::Task(Task {
                 id: task_id,
                 context_id: format!("c-{context}").into(),
                 status: TaskStatus { state: *state, message: None, timestamp: Some(at(0)) },
                 history: vec![Arc::new(self.message(None, refers))],
                 ..Task::default()
             }),
-            What::Status { state, at: when, says } => {
+            RandomEvent::Status { state, at: when, says } => {
                 let message = says.then(|| Arc::new(self.message(None, &[])));
                 let status = TaskStatus { state: *state, message, timestamp: Some(at(*when as i64)) };
                 Event::StatusUpdate(TaskStatusUpdateEvent { task_id, status, ..Default::default() })
             }
-            What::Chunk { artifact, append, joins } => {
+            RandomEvent::Chunk { artifact, append, joins } => {
                 self.pieces += 1;
                 let part = Part::text(format!("p-{}", self.pieces));
                 let artifact = Arc::new(Artifact::new(format!("a-{artifact}"), part));
@@ -103,15 +103,15 @@ impl Run {
                     ..Default::default()
                 })
             }
-            What::Say { refers } => Event::Message(Arc::new(self.message(Some(task_id), refers))),
+            RandomEvent::Say { refers } => Event::Message(Arc::new(self.message(Some(task_id), refers))),
         }
     }
 
     /// The entry as the runtime would make it; `None` for an event of an ended task, which never reaches a
     /// store.
-    pub(super) fn entry(&mut self, me: usize, entry: &Entry) -> Option<Commit> {
+    pub(super) fn entry(&mut self, me: usize, entry: &RandomEntry) -> Option<Commit> {
         let id = self.id(entry.task);
-        let creates = matches!(entry.event, What::Create { .. });
+        let creates = matches!(entry.event, RandomEvent::Create { .. });
         let true_seq = self.model.any(&id).map_or(Seq::ZERO, Known::seq);
         let expected = match entry.off {
             _ if creates => Seq::ZERO,

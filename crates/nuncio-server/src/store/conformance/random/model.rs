@@ -39,7 +39,7 @@ pub(super) struct KnownReply {
 }
 
 /// The answer of a key: the digest, and the id of the task or the reply.
-pub(super) type Found = Option<([u8; 32], String)>;
+pub(super) type FoundAnswer = Option<([u8; 32], String)>;
 
 impl Known {
     pub(super) fn seq(&self) -> Seq {
@@ -180,7 +180,7 @@ impl Model {
         }
     }
 
-    pub(super) fn answer(&self, scope: &Scope, key: &str) -> Found {
+    pub(super) fn answer(&self, scope: &Scope, key: &str) -> FoundAnswer {
         let of_tasks = self
             .tasks
             .iter()

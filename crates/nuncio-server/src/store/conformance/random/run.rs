@@ -6,8 +6,8 @@ use nuncio_protocol::{Seq, TaskId, TaskState};
 
 use super::{
     make::Run,
-    model::Found,
-    step::{CALLERS, Entry, Filter, Step},
+    model::FoundAnswer,
+    step::{CALLERS, RandomEntry, RandomFilter, RandomStep},
 };
 use crate::store::{
     AdminTaskQuery, ErasureTarget, Keyset, Orphan, Outcome, Projection, Prune, Pruned, Scope, Store,
@@ -19,7 +19,7 @@ use crate::store::{
 pub(super) type Agreed<T = ()> = Result<T, String>;
 
 /// An owner: its number, and its handle.
-pub(super) type Owner = (usize, Arc<dyn Store>);
+pub(super) type StoreOwner = (usize, Arc<dyn Store>);
 
 fn same<T: PartialEq + Debug>(what: impl Debug, found: &T, wanted: &T) -> Agreed {
     if found == wanted {
@@ -34,12 +34,12 @@ fn well<T>(result: Result<T, StoreError>) -> Agreed<T> {
 
 impl Run {
     /// Applies one step to the store and to the model.
-    pub(super) async fn step(&mut self, owners: &[Owner], step: &Step) -> Agreed {
+    pub(super) async fn step(&mut self, owners: &[StoreOwner], step: &RandomStep) -> Agreed {
         self.done.push(step.clone());
         let owner = |handle: &usize| &owners[handle % owners.len()];
         match step {
-            Step::Commit { handle, entries } => self.commit(owner(handle), entries).await,
-            Step::Turn { handle, task, foreign, turn } => {
+            RandomStep::Commit { handle, entries } => self.commit(owner(handle), entries).await,
+            RandomStep::Turn { handle, task, foreign, turn } => {
                 let id = self.id(*task);
                 // The contract does not define turns of an ended task.
                 if self.model.any(&id).is_some_and(|known| known.state().is_terminal()) {
@@ -48,12 +48,12 @@ impl Run {
                 let change = TurnChange::Queue(self.turn(turn));
                 self.change(owner(handle), &id, *foreign, change).await
             }
-            Step::Begin { handle, task, foreign, turn, drop } => {
+            RandomStep::Begin { handle, task, foreign, turn, drop } => {
                 let id: Arc<str> = format!("{turn:06}").into();
                 let change = if *drop { TurnChange::Drop(id) } else { TurnChange::Begin(id) };
                 self.change(owner(handle), &self.id(*task), *foreign, change).await
             }
-            Step::Reply { handle, caller, key, at: when } => {
+            RandomStep::Reply { handle, caller, key, at: when } => {
                 let (scope, key) = (self.scope(*caller), self.key(*key));
                 let reply = Arc::new(self.message(None, &[]));
                 let (store, when) = (&owner(handle).1, at(*when as i64));
@@ -61,32 +61,32 @@ impl Run {
                 self.model.put_reply(&scope, &key, &reply, when);
                 Ok(())
             }
-            Step::Adopt { handle, limit } => {
+            RandomStep::Adopt { handle, limit } => {
                 let orphans = well(owner(handle).1.adopt(&self.agent, *limit).await)?;
                 same("orphans of the living", &orphans.len(), &0)
             }
-            Step::Prune { handle, state, before, limit } => {
+            RandomStep::Prune { handle, state, before, limit } => {
                 let what = state.map_or(Pruned::Replies, Pruned::Tasks);
                 self.prune(&*owner(handle).1, what, *before, *limit).await
             }
-            Step::Erase { handle, caller, limit } => {
+            RandomStep::Erase { handle, caller, limit } => {
                 self.erase(&*owner(handle).1, &self.scope(*caller), *limit).await
             }
-            Step::Read { handle, task, foreign, after, limit } => {
+            RandomStep::Read { handle, task, foreign, after, limit } => {
                 let id = self.id(*task);
                 let scope = self.scope_of(&id, *task, *foreign);
                 self.read(owner(handle), &scope, &id, *after, *limit).await
             }
-            Step::List { handle, caller, filter } => {
+            RandomStep::List { handle, caller, filter } => {
                 self.list(&*owner(handle).1, &self.scope(*caller), filter).await
             }
-            Step::Answer { handle, caller, key } => {
+            RandomStep::Answer { handle, caller, key } => {
                 self.answer(&*owner(handle).1, &self.scope(*caller), *key).await
             }
         }
     }
 
-    async fn commit(&mut self, owner: &Owner, entries: &[Entry]) -> Agreed {
+    async fn commit(&mut self, owner: &StoreOwner, entries: &[RandomEntry]) -> Agreed {
         let (mut batch, mut wanted) = (Vec::new(), Vec::new());
         for entry in entries {
             let Some(commit) = self.entry(owner.0, entry) else { continue };
@@ -101,7 +101,7 @@ impl Run {
         Ok(())
     }
 
-    async fn change(&mut self, owner: &Owner, id: &TaskId, foreign: bool, change: TurnChange) -> Agreed {
+    async fn change(&mut self, owner: &StoreOwner, id: &TaskId, foreign: bool, change: TurnChange) -> Agreed {
         let scope = self.scope_of(id, 0, foreign);
         let wanted = self.model.turn(owner.0, &scope, id, &change);
         same(&change, &well(owner.1.update_turn(&scope, id, change.clone()).await)?, &wanted)?;
@@ -136,7 +136,7 @@ impl Run {
         same(&whose, &erased, &wanted)
     }
 
-    async fn read(&self, owner: &Owner, scope: &Scope, id: &TaskId, after: u64, limit: usize) -> Agreed {
+    async fn read(&self, owner: &StoreOwner, scope: &Scope, id: &TaskId, after: u64, limit: usize) -> Agreed {
         let (me, store) = owner;
         let known = self.model.find(scope, id);
         let wanted = known.map(|known| (&known.task, known.seq(), known.is_held(*me), &known.memo));
@@ -162,7 +162,7 @@ impl Run {
         same(("links", id), &well(store.links(scope, id).await)?, &self.model.links(scope, id))
     }
 
-    async fn list(&self, store: &dyn Store, scope: &Scope, filter: &Filter) -> Agreed {
+    async fn list(&self, store: &dyn Store, scope: &Scope, filter: &RandomFilter) -> Agreed {
         let query = TaskQuery {
             context_id: filter.context.map(|number| context(&format!("c-{number}"))),
             state: filter.state,
@@ -183,7 +183,7 @@ impl Run {
 
     async fn answer(&self, store: &dyn Store, scope: &Scope, number: usize) -> Agreed {
         let name = self.key(number).key;
-        let found: Found =
+        let found: FoundAnswer =
             well(store.idempotent_outcome(scope, &name).await)?.map(|answer| match answer.outcome {
                 Outcome::Task(id) => (answer.digest, id.to_string()),
                 Outcome::Reply(reply) => (answer.digest, reply.message_id.to_string()),
@@ -193,7 +193,7 @@ impl Run {
     }
 
     /// Compares everything that can be read.
-    pub(super) async fn whole(&self, owners: &[Owner]) -> Agreed {
+    pub(super) async fn whole(&self, owners: &[StoreOwner]) -> Agreed {
         for owner in owners {
             self.survey(&*owner.1).await?;
             for known in &self.model.tasks {
@@ -205,8 +205,16 @@ impl Run {
                     let state = state.copied();
                     let (context, since, after, except) = (None, None, None, None);
                     let (limit, without_artifacts, history) = (100, false, None);
-                    let filter =
-                        Filter { context, state, since, after, except, limit, without_artifacts, history };
+                    let filter = RandomFilter {
+                        context,
+                        state,
+                        since,
+                        after,
+                        except,
+                        limit,
+                        without_artifacts,
+                        history,
+                    };
                     self.list(&*owner.1, &scope, &filter).await?;
                 }
                 for number in 0..4 {

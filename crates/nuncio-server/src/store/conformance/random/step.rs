@@ -11,37 +11,37 @@ const MOMENTS: usize = 8;
 
 /// One step; a `handle` is taken modulo the number of handles.
 #[derive(Clone, Debug)]
-pub(super) enum Step {
-    Commit { handle: usize, entries: Vec<Entry> },
-    Turn { handle: usize, task: usize, foreign: bool, turn: Turn },
+pub(super) enum RandomStep {
+    Commit { handle: usize, entries: Vec<RandomEntry> },
+    Turn { handle: usize, task: usize, foreign: bool, turn: RandomTurn },
     Begin { handle: usize, task: usize, foreign: bool, turn: usize, drop: bool },
     Reply { handle: usize, caller: usize, key: usize, at: usize },
     Adopt { handle: usize, limit: usize },
     Prune { handle: usize, state: Option<TaskState>, before: usize, limit: usize },
     Erase { handle: usize, caller: usize, limit: usize },
     Read { handle: usize, task: usize, foreign: bool, after: u64, limit: usize },
-    List { handle: usize, caller: usize, filter: Filter },
+    List { handle: usize, caller: usize, filter: RandomFilter },
     Answer { handle: usize, caller: usize, key: usize },
 }
 
 /// An entry of a batch. `caller` is the scope of a task that does not exist.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct RandomEntry {
     pub(super) task: usize,
     pub(super) caller: usize,
     pub(super) foreign: bool,
     /// The difference between the expected version and the actual one.
     pub(super) off: i64,
-    pub(super) event: What,
+    pub(super) event: RandomEvent,
     pub(super) at: usize,
     pub(super) key: Option<usize>,
-    pub(super) turn: Option<Turn>,
+    pub(super) turn: Option<RandomTurn>,
     pub(super) take: bool,
 }
 
 /// The event of an entry.
 #[derive(Clone, Debug)]
-pub(super) enum What {
+pub(super) enum RandomEvent {
     Create { context: usize, refers: Vec<usize>, state: TaskState },
     Status { state: TaskState, at: usize, says: bool },
     Chunk { artifact: usize, append: bool, joins: bool },
@@ -50,14 +50,14 @@ pub(super) enum What {
 
 /// A turn: a new one, or an earlier one again.
 #[derive(Clone, Debug)]
-pub(super) struct Turn {
+pub(super) struct RandomTurn {
     pub(super) again: Option<usize>,
     pub(super) begun: bool,
 }
 
 /// The query of a list.
 #[derive(Clone, Debug)]
-pub(super) struct Filter {
+pub(super) struct RandomFilter {
     pub(super) context: Option<usize>,
     pub(super) state: Option<TaskState>,
     pub(super) since: Option<usize>,
@@ -97,24 +97,28 @@ impl Dice<'_> {
         }
     }
 
-    fn turn(&mut self) -> Turn {
-        Turn { again: self.maybe(20, |dice| dice.below(20)), begun: self.percent(40) }
+    fn turn(&mut self) -> RandomTurn {
+        RandomTurn { again: self.maybe(20, |dice| dice.below(20)), begun: self.percent(40) }
     }
 
-    fn entry(&mut self) -> Entry {
+    fn entry(&mut self) -> RandomEntry {
         let event = match self.below(10) {
-            0..3 => What::Create {
+            0..3 => RandomEvent::Create {
                 context: self.below(2),
                 refers: self.refers(),
                 state: if self.percent(90) { TaskState::Submitted } else { self.state() },
             },
-            3..7 => What::Status { state: self.state(), at: self.below(MOMENTS), says: self.percent(40) },
-            7..9 => {
-                What::Chunk { artifact: self.below(2), append: self.percent(70), joins: self.percent(50) }
+            3..7 => {
+                RandomEvent::Status { state: self.state(), at: self.below(MOMENTS), says: self.percent(40) }
             }
-            _ => What::Say { refers: self.refers() },
+            7..9 => RandomEvent::Chunk {
+                artifact: self.below(2),
+                append: self.percent(70),
+                joins: self.percent(50),
+            },
+            _ => RandomEvent::Say { refers: self.refers() },
         };
-        Entry {
+        RandomEntry {
             task: self.below(TASKS),
             caller: self.below(CALLERS),
             foreign: self.percent(8),
@@ -127,8 +131,8 @@ impl Dice<'_> {
         }
     }
 
-    fn filter(&mut self) -> Filter {
-        Filter {
+    fn filter(&mut self) -> RandomFilter {
+        RandomFilter {
             context: self.maybe(40, |dice| dice.below(3)),
             state: self.maybe(40, Self::state),
             since: self.maybe(40, |dice| dice.below(MOMENTS)),
@@ -140,29 +144,31 @@ impl Dice<'_> {
         }
     }
 
-    pub(super) fn step(&mut self) -> Step {
+    pub(super) fn step(&mut self) -> RandomStep {
         let (handle, task, caller, foreign) =
             (self.below(6), self.below(TASKS), self.below(CALLERS), self.percent(15));
         let (key, limit) = (self.below(KEYS), self.below(6));
         match self.below(100) {
             0..50 => {
                 let several = if self.percent(60) { 1 } else { 2 + self.below(8) };
-                Step::Commit { handle, entries: (0..several).map(|_| self.entry()).collect() }
+                RandomStep::Commit { handle, entries: (0..several).map(|_| self.entry()).collect() }
             }
-            50..58 => Step::Turn { handle, task, foreign, turn: self.turn() },
-            58..64 => Step::Begin { handle, task, foreign, turn: self.below(20), drop: self.percent(30) },
-            64..69 => Step::Reply { handle, caller, key, at: self.below(MOMENTS) },
-            69..71 => Step::Adopt { handle, limit },
-            71..76 => Step::Prune {
+            50..58 => RandomStep::Turn { handle, task, foreign, turn: self.turn() },
+            58..64 => {
+                RandomStep::Begin { handle, task, foreign, turn: self.below(20), drop: self.percent(30) }
+            }
+            64..69 => RandomStep::Reply { handle, caller, key, at: self.below(MOMENTS) },
+            69..71 => RandomStep::Adopt { handle, limit },
+            71..76 => RandomStep::Prune {
                 handle,
                 state: self.maybe(80, Self::state),
                 before: self.below(MOMENTS + 1),
                 limit,
             },
-            76..78 => Step::Erase { handle, caller, limit: 1 + limit },
-            78..85 => Step::Read { handle, task, foreign, after: self.below(6) as u64, limit },
-            85..96 => Step::List { handle, caller, filter: self.filter() },
-            _ => Step::Answer { handle, caller, key },
+            76..78 => RandomStep::Erase { handle, caller, limit: 1 + limit },
+            78..85 => RandomStep::Read { handle, task, foreign, after: self.below(6) as u64, limit },
+            85..96 => RandomStep::List { handle, caller, filter: self.filter() },
+            _ => RandomStep::Answer { handle, caller, key },
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whose it is, from memory, from the store, and after a long time.
+//! Owners of tasks: from the cache, from the store, and after they have expired.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is handed on as it came passes the same guards as what is decoded.
+//! Sealed calls pass the same guards as decoded ones.
 
 use http::StatusCode;
 use nuncio_protocol::{A2aService as _, Binding, CallContext, Message, Part, SendMessageRequest};
@@ -44,7 +44,7 @@ async fn an_operation_that_a_key_is_not_for_does_not_reach_the_agent() {
     }
 }
 
-/// What is an agent's business without being named: the protocol's own, and what HTTP needs.
+/// Headers that are forwarded without being configured: those of the protocol and of HTTP.
 const ALWAYS_FORWARDED: [&str; 16] = [
     "a2a-extensions",
     "a2a-version",
@@ -64,7 +64,7 @@ const ALWAYS_FORWARDED: [&str; 16] = [
     "x-a2a-extensions",
 ];
 
-/// What a caller may send of its own.
+/// Headers that a caller may add.
 const SENT: [&str; 8] = [
     "x-team",
     "x-other",

@@ -131,7 +131,7 @@ async fn free_again(hub: &Hub, form: (Binding, Version), case: &str) {
     tokio::time::timeout(TEST_TIMEOUT, again).await.unwrap_or_else(|_| panic!("{case}: it still counts"));
 }
 
-/// How long something may take that takes no time: only a test that fails waits this long.
+/// The timeout for operations that are immediate; only a failing test waits this long.
 const TEST_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
 
 fn is_stream<T>(response: &http::Response<T>) -> bool {
@@ -140,7 +140,7 @@ fn is_stream<T>(response: &http::Response<T>) -> bool {
         || (media_type == "application/grpc" && !response.headers().contains_key("grpc-status"))
 }
 
-/// How callers come, and what the agent speaks: as they came, and in our own words.
+/// The bindings of callers and agent, for sealed and for decoded calls.
 fn interfaces() -> Vec<((Binding, Version), (Binding, Version))> {
     let [rpc, _, rest, _, grpc, _] = FORMS;
     let mut interfaces: Vec<_> = FORMS.into_iter().map(|form| (form, form)).collect();
@@ -148,7 +148,7 @@ fn interfaces() -> Vec<((Binding, Version), (Binding, Version))> {
     interfaces
 }
 
-/// What looks at a task, in the form of JSON-RPC.
+/// A JSON-RPC request that reads a task.
 fn look() -> Asked {
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t"}}"#;
     posted("/agents/up", "application/json", Version::V1_0, body)

@@ -90,7 +90,7 @@ fn card(base: &str, forms: &[(Binding, Version)]) -> AgentCard {
     card
 }
 
-/// What an agent was asked.
+/// A request that an agent has received.
 #[derive(Clone, Debug)]
 struct Asked {
     method: Method,
@@ -205,7 +205,7 @@ async fn hub_with(
     hub_of(settings, apart, pushing, store, &Bounds::default()).await
 }
 
-/// What callers may ask for.
+/// The calls of callers.
 #[derive(Clone, Debug, Default)]
 struct Bounds {
     /// Each of them.
@@ -279,7 +279,7 @@ impl Hub {
         Direct::new(&Egress::operator().unwrap(), &candidate, &credentials, &home).unwrap()
     }
 
-    /// Where this form is reached, and the request for it.
+    /// The address of this form, and the request for it.
     async fn ask(&self, caller: &str, asked: Asked) -> (StatusCode, HeaderMap, Bytes, Option<HeaderMap>) {
         let response = self.open(caller, asked).await;
         let (parts, body) = response.into_parts();

@@ -28,7 +28,7 @@ async fn make(service: &dyn A2aService, text: &str) -> Task {
     }
 }
 
-/// What becomes of each operation on this task.
+/// The outcome of each operation on this task.
 async fn try_all(service: &dyn A2aService, id: &TaskId) -> Vec<(&'static str, Option<Error>)> {
     let (cx, task_id) = (&CallContext::default(), id.clone());
     let webhook = TaskPushNotificationConfig {

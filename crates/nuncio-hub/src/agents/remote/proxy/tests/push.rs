@@ -184,7 +184,7 @@ async fn only_the_agent_can_notify_and_what_is_not_taken_is_its_to_repeat() {
     assert_eq!(taken.lock().unwrap().len(), 1);
 }
 
-/// Whoever posts to such an address shows nothing else, so that anybody may try.
+/// The address alone admits a post, so that anybody may try one.
 #[tokio::test]
 async fn nobody_learns_by_posting_which_agents_there_are() {
     let (_, hub) = pair(true).await;

@@ -10,7 +10,7 @@ pub(super) struct Case {
     pub(super) form: (Binding, Version),
     pub(super) asked: Asked,
     pub(super) answer: Bytes,
-    /// Where it goes.
+    /// The address of the request.
     path: &'static str,
 }
 
