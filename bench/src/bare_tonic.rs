@@ -32,7 +32,7 @@ use crate::bare::GET_TEXT;
 /// As the hub has it.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// The loop of the hub, without what only a hub needs.
+/// The accept loop of the hub, without the hub's own layers.
 pub(crate) async fn serve(listener: tokio::net::TcpListener) -> Result<()> {
     let router = Router::new().route(&format!("/{SERVICE}/{{rpc}}"), any(answer));
     let mut server = auto::Builder::new(TokioExecutor::new());

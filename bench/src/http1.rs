@@ -11,7 +11,7 @@ pub(crate) struct Connection {
     /// Received and not yet taken.
     buffer: Vec<u8>,
     taken: usize,
-    /// The body of the last answer, or what has come of it.
+    /// The body of the last answer, or the part that has arrived.
     pub(crate) body: Vec<u8>,
 }
 

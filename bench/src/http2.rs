@@ -157,7 +157,7 @@ fn header_blocks(path: &str, version: &str) -> Result<(Vec<u8>, Vec<u8>)> {
         (0, "te", "trailers"),
         (0, "a2a-version", version),
     ];
-    // The dynamic table begins at 62 with what came last.
+    // The dynamic table begins at 62 with the newest entry.
     for (number, (name_number, name, value)) in (62..67).rev().zip(headers) {
         first.push(0x40 | name_number);
         if name_number == 0 {

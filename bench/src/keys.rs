@@ -16,7 +16,7 @@ use crate::{
 
 const SUBJECTS: [Subject; 3] = [Subject::Sqlite, Subject::SqliteRelaxed, Subject::Postgres];
 
-/// Agents that answer a send at once, and what they are.
+/// Agents that answer a send at once, each with its kind.
 const AGENTS: [(&str, &str); 2] = [("/agents/echo", "idempotent"), ("/agents/conformance", "not idempotent")];
 
 /// Callers at a time: many share a commit, one has it alone.

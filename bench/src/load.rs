@@ -54,7 +54,7 @@ impl fmt::Display for Sample {
     }
 }
 
-/// A connection that speaks what a load needs.
+/// A connection of the protocol that a load needs.
 enum Caller {
     Http1(Connection),
     Http2(http2::GrpcConnection),

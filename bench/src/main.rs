@@ -1,4 +1,4 @@
-//! Measures what a request costs the server in every binding and version, beside a bare axum handler or a
+//! Measures the cost of a request for the server in every binding and version, beside a bare axum handler or a
 //! bare tonic service that answers the same, in one run. The figure to trust is CPU time per request: noise does not move it much.
 //!
 //! `cargo run --profile dist --features jemalloc -p nuncio-bench` prints a table; `--quick` takes a tenth of the time.
@@ -60,7 +60,7 @@ struct Args {
     /// Requests in these bindings only.
     #[arg(long, value_delimiter = ',')]
     bindings: Vec<BindingName>,
-    /// Of the hub only what begins with one of these words, such as nginx, proxy, durable or polled.
+    /// Measure only these intermediaries, such as nginx, proxy, durable or polled.
     #[arg(long, value_delimiter = ',')]
     between: Vec<String>,
     /// Seconds of each measurement of the hub, and of each attack.
@@ -188,7 +188,7 @@ async fn measure(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Send, stream and get, on 16 connections; in version 1.0 on one, too. What is compared is measured one
+/// Send, stream and get, on 16 connections; in version 1.0 on one, too. Compared subjects are measured one
 /// after the other, because the machine may have other neighbours a minute later.
 async fn requests(args: &Args, scale: f64, report: &mut Report) -> Result<()> {
     let duration = Duration::from_secs_f64(4.0 * scale);

@@ -24,12 +24,12 @@ pub(crate) struct Place {
     pub(crate) data: String,
     folder: PathBuf,
     postgres: Option<Child>,
-    /// Kept: a connection that comes and goes is a process whose CPU comes and goes.
+    /// Kept open: PostgreSQL has a process for each connection, and its CPU time ends with it.
     client: OnceCell<Client>,
 }
 
 impl Place {
-    /// An empty place for this subject, beside the program: what is in memory only would measure no disk.
+    /// An empty folder for this subject, beside the program: a folder in memory would measure no disk.
     pub(crate) fn new(subject: Subject) -> Result<Self> {
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let program = std::env::current_exe()?;

@@ -28,7 +28,7 @@ pub(crate) fn family(parent: u32) -> Result<Vec<u32>> {
     let mut family = vec![parent];
     for process in fs::read_dir("/proc")? {
         let Some(pid) = process?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // "pid (name) state parent ...": a name may hold anything, so what counts is behind the last bracket.
+        // "pid (name) state parent ...": a name may hold anything, so the fields begin behind the last bracket.
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let of = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
         if of == Some(parent) {
@@ -56,8 +56,8 @@ fn memory(pid: u32, kind: &str) -> Result<u64> {
     Ok(kilobytes * 1024)
 }
 
-/// Starts a process on this core from its first moment, so that it makes as many threads as it has cores; wherever the
-/// system likes if `taskset` is not there. What it prints is for us.
+/// Starts a process on this core from its first moment, so that it makes as many threads as it has cores; on any core
+/// if `taskset` is not installed. Its output is captured.
 pub(crate) fn start(core: usize, program: &OsStr, args: &[&str]) -> Result<Child> {
     let mut command = Command::new("taskset");
     command.args(["-c", &core.to_string()]).arg(program);
@@ -67,7 +67,7 @@ pub(crate) fn start(core: usize, program: &OsStr, args: &[&str]) -> Result<Child
     start_anywhere(program, args)
 }
 
-/// Starts a process on all cores. What it prints is for us.
+/// Starts a process on all cores. Its output is captured.
 pub(crate) fn start_anywhere(program: &OsStr, args: &[&str]) -> Result<Child> {
     let child = Command::new(program).args(args).stdout(Stdio::piped()).spawn();
     child.with_context(|| format!("cannot start {}", program.display()))
@@ -93,7 +93,7 @@ impl ControlGroup {
 
 impl Drop for ControlGroup {
     fn drop(&mut self) {
-        // It is empty once the process has ended; what is left of it hurts nobody.
+        // It is empty once the process has ended; a leftover is harmless.
         let _ = fs::remove_dir(&self.0);
     }
 }

@@ -47,7 +47,7 @@ enum Row {
     Told,
     /// Sends that name a webhook whose receiver does not answer.
     Hangs,
-    /// Deliveries of what is owed already.
+    /// Deliveries that are pending already.
     Delivery,
 }
 
@@ -121,7 +121,7 @@ async fn once(subject: Subject, many: u64, repetition: usize) -> Result<Vec<(Row
     send(&on, few, None).await?;
     let mut costs = Vec::new();
     let mut pair = [(Row::Off, &off), (Row::Unused, &on)];
-    // What comes first has no advantage.
+    // The first one has no advantage.
     pair.rotate_left(repetition % 2);
     for (row, server) in pair.into_iter().chain(pair.into_iter().rev()) {
         costs.push((row, sends(server, many / 2, None).await?));
@@ -206,7 +206,7 @@ async fn send(server: &Server, count: u64, receiver: Option<&Receiver>) -> Resul
     Ok(latency.borrow().value_at_quantile(0.5) as f64)
 }
 
-/// CPU in microseconds of what signing a notification takes by itself.
+/// CPU in microseconds for signing a notification alone.
 fn signature() -> Result<f64> {
     const COUNT: u64 = 5_000;
     let key = SigningKey::from_ed25519_seed(&[7; 32])?.with_jku("http://127.0.0.1:1/jwks.json".to_owned());

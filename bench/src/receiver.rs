@@ -48,7 +48,7 @@ impl Receiver {
         format!("http://{}/webhook", self.address)
     }
 
-    /// Answers from now on, also what has come before; or lets callers wait.
+    /// Answers from now on, waiting requests too; or lets callers wait.
     pub(crate) fn set_open(&self, open: bool) {
         self.open.send_replace(open);
     }

@@ -33,7 +33,7 @@ fn target(kind: Kind, subject: Subject) -> Option<f64> {
     })
 }
 
-/// The bare server that a wire is measured beside, and what is asked of it.
+/// The bare server that a wire is compared with, and the request to it.
 pub(crate) fn limit(wire: Wire) -> (Subject, Wire) {
     match wire.binding() {
         Binding::JsonRpc | Binding::HttpJson => (Subject::BareAxum, Wire::JsonRpcV1),
@@ -117,7 +117,7 @@ pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// A ratio with what it is to be.
+/// A ratio with its target.
 fn ratio(ratio: Option<f64>, target: Option<f64>) -> String {
     match (ratio, target) {
         (None, _) => String::new(),

@@ -210,7 +210,7 @@ impl Template {
         Ok(Self { bytes, holes })
     }
 
-    /// The same by somebody who shows this key, over HTTP/1.1.
+    /// The same from a caller with this key, over HTTP/1.1.
     pub(crate) fn shown(mut self, key: Option<&str>) -> Self {
         if let Some(key) = key {
             self.insert_header(&format!("authorization: Bearer {key}\r\n"));

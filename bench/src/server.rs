@@ -131,7 +131,7 @@ impl Server {
         Ok(server)
     }
 
-    /// The echo agent as what others stand before: beside the generator, so that what stands before it has a core to
+    /// The echo agent behind an intermediary: on the core of the load generator, so that the intermediary has a core to
     /// itself.
     pub(crate) fn start_behind() -> Result<Self> {
         let place = Place::new(Subject::Nuncio)?;

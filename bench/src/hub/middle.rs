@@ -36,16 +36,16 @@ pub(crate) enum Middle {
     ProxyToRest,
     /// A hub that keeps the tasks.
     Durable(Subject, Callers),
-    /// A hub whose own agent answers; nobody is behind it.
+    /// A hub that answers with its own agent; there is no remote one.
     Alone(Subject, Callers),
 }
 
 /// Callers of a hub.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Callers {
-    /// Nobody says who they are: a proxy has no owner to write down.
+    /// Anonymous callers: a proxy records no owner.
     Anybody,
-    /// Holders of a key, whose tasks are theirs in every mode.
+    /// Callers with a key, who own their tasks in every mode.
     WithKey,
 }
 
@@ -77,7 +77,7 @@ impl fmt::Display for Middle {
     }
 }
 
-/// Starts what stands before the agent at `behind`; `None` for nobody.
+/// Starts the intermediary in front of the agent at `behind`; `None` for a direct call.
 pub(super) async fn start(middle: Middle, binding: Binding, behind: &str) -> Result<Option<Server>> {
     let url = format!("http://{behind}/agents/{AGENT}");
     let hub = |subject: Subject, how: Vec<&'static str>| {

@@ -92,7 +92,7 @@ pub(crate) async fn measure(args: &Args, scale: f64, report: &mut Report) -> Res
         stands.push((middle, wire, prepare(middle, wire, &behind, scale).await?));
     }
     let (mut costs, mut delays) = (Costs::new(), Delays::new());
-    // In turns: what else the machine has to do at a time is then the burden of all of them.
+    // In turns, so that other load of the machine affects all of them.
     for repetition in 0..args.repeat {
         for (middle, wire, server) in &stands {
             let server = server.as_ref().unwrap_or(&behind);
@@ -135,7 +135,7 @@ pub(crate) async fn measure(args: &Args, scale: f64, report: &mut Report) -> Res
     Ok(())
 }
 
-/// Starts what stands in between; `None` for nobody.
+/// Starts the intermediary; `None` for a direct call.
 async fn prepare(middle: Middle, wire: Wire, behind: &Server, scale: f64) -> Result<Option<Server>> {
     let server = start(middle, wire.binding(), &behind.address).await?;
     // In the long run every new task pushes an old one out of memory; a file grows.
@@ -159,7 +159,7 @@ fn sends(costs: &Costs) -> Result<String> {
         |key| costs.get(&key).map(|samples| samples.iter().map(|sample| sample.cpu_us).collect::<Vec<_>>());
     // Of each repetition by itself.
     let ratio = |own: &[f64], others: &[f64]| median(own.iter().zip(others).map(|(own, other)| own / other));
-    // What others on the machine do only ever adds.
+    // Other processes on the machine can only add time.
     let least = |costs: &[f64]| costs.iter().copied().fold(f64::INFINITY, f64::min);
     let mut table =
         String::from("| send | CPU in between | target | requests/s | p50 |\n|---|--:|--:|--:|--:|\n");

@@ -60,7 +60,7 @@ impl Observed {
         Self::new(Kind::Unseen(why), reason)
     }
 
-    /// What a check needed did not come about.
+    /// A condition of the check was not met.
     pub(crate) fn no_setup(reason: impl Into<String>) -> Self {
         Self::unseen(Unseen::Setup, reason)
     }

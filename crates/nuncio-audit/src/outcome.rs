@@ -33,9 +33,9 @@ pub enum Unseen {
     Slow,
     /// The agent asked for credentials that the audit does not have.
     Credentials,
-    /// What the check needs did not come about, such as a task that is still running.
+    /// A condition of the check was not met, such as a task that is still running.
     Setup,
-    /// The card does not declare what the check is about.
+    /// The card does not declare the subject of the check.
     Undeclared,
     /// The deadline of the whole audit had passed.
     Deadline,

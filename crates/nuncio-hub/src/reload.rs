@@ -282,7 +282,7 @@ mod tests {
             ("abababb", "------+"),
             // The one that is wrong is put right again.
             ("abbaa", "--+-+"),
-            // Asked for, it is read whatever it is, and also when it has settled only.
+            // A requested reload reads the file in any state; the watcher waits until it is unchanged.
             ("a!aaa", "--+-"),
             ("ab!bb", "---+"),
             ("a!bcc", "---+"),

@@ -239,7 +239,7 @@ mod tests {
             (OpenError::NoSuchDirectory("a".into()).into(), USAGE),
             (OpenError::ReadOnly { place: "a.db".into() }.into(), OTHER),
             (pipe().into(), OK),
-            // The connection to the agent, not ours to whoever reads us.
+            // The connection to the agent, not the pipe to the reader of our output.
             (error(ErrorKind::Unavailable).with_source(pipe()).into(), UNREACHABLE),
         ] {
             for format in [Format::Human, Format::Json] {

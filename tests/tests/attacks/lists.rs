@@ -100,8 +100,8 @@ const CALLERS: usize = 24;
 /// The number of tasks in the list, and the bytes of each message; the agent answers with as many.
 const TASKS: usize = 24;
 const BYTES: usize = MIB;
-/// What the hub may take: a page for each of the callers, and what it takes anyway. All tasks for each of them would be
-/// more than a gigabyte.
+/// The allowed memory: a page for each of the callers, and the hub's own. All tasks for each caller would be more than
+/// a gigabyte.
 const PEAK_KIB: u64 = 512 * 1024;
 
 /// The most that a process has had in memory so far.

@@ -17,16 +17,15 @@ use nuncio_tests::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// How large a list is: large enough that nothing else counts, and in the long form just below the default limit of a
-/// body, with room for what is around it.
+/// The size of a list: large enough that nothing else counts, and in the long form just below the default limit of a
+/// body, with room for the envelope.
 fn list_bytes() -> usize {
     const MIB: usize = 1024 * 1024;
     if crate::is_long() { 16 * MIB - 4096 } else { 4 * MIB }
 }
 
-/// How many times the body a hub may grow by while it serves it, and still have when it has served it. It is there as
-/// it arrived, joined, and as text in the task; then in an answer that grows by doubling, or in what a database
-/// makes of it.
+/// The allowed growth of a hub, in sizes of the body: while it serves the body, and afterwards. The body is there as it
+/// arrived, joined, and as text in the task; then in an answer that grows by doubling, or in the rows of a database.
 const MAX_GROWTH: usize = 12;
 
 /// The element that a list repeats, as JSON.

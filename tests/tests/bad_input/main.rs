@@ -1,5 +1,5 @@
-//! What careless and hostile callers send, over real sockets, in both versions and every binding. Each
-//! answer says what is wrong in the protocol's terms, and after all of it the server still works.
+//! Requests of careless and hostile callers, over real sockets, in both versions and every binding. Each
+//! answer names the mistake in the protocol's terms, and after all requests the server still works.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 mod envelope;

@@ -154,8 +154,7 @@ async fn what_is_no_hub_is_told_apart() {
     says(&bad, 2, &["NUNCIO_ADMIN_TOKEN: not a token: it contains characters that a header cannot hold"]);
 }
 
-/// Whoever waits for the public port and then asks for a key found no token: the port was open before the file was
-/// there.
+/// The admin token is there before the public port answers: a script that waits for the port can create a key.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
 async fn the_public_port_is_closed_until_the_token_is_there() {

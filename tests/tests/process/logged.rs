@@ -1,4 +1,4 @@
-//! What is in the log, of programs and of callers, and what is not; and traces, as the usual variables want them.
+//! The log lines about programs and callers, and traces by the standard environment variables.
 
 use std::fs;
 
@@ -149,8 +149,8 @@ async fn an_issuer_that_cannot_be_reached_is_found_by_a_check() {
     assert_eq!(cli(&["check", path(&file), "--offline"]).await.code, Some(0));
 }
 
-/// What a program writes, and what an agent says of its failure, ends no line of the log: whoever reads it would take
-/// what follows for the hub's own words.
+/// Output of a program and errors of an agent cannot break a line of the log: the rest would look like a line of the
+/// hub.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_line_of_the_log_for_people_is_the_hubs_own() {
     let file = directory("forged").join("nuncio.toml");

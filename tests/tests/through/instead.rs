@@ -1,5 +1,5 @@
-//! What happens through a hub where it cannot be what happens at the bare runtime: each row of `nature` names one of
-//! these, and it holds on every way of the row.
+//! Checks for cases that differ through a hub from the bare runtime: each row of `nature` names one of these, and it
+//! holds on every route of the row.
 
 use std::collections::HashSet;
 

@@ -1,5 +1,6 @@
-//! Measures the comments of product code: how many doc comments open with a question word, and how many lines
-//! of comments replace a noun by a relative clause. CONTRIBUTING.md, "Comments and documents", has the rules.
+//! Measures comments: how many doc comments open with a question word, in product code and in tests, and how many
+//! lines of comments of product code replace a noun by a relative clause. CONTRIBUTING.md, "Comments and documents",
+//! has the rules.
 
 use super::{Finding, Source, Violation};
 
@@ -28,30 +29,37 @@ const MAX_CLAUSES: f64 = 3.0;
 /// Lists the comments of a measure that is above its maximum.
 pub(super) fn check(sources: &[Source]) -> Vec<Violation<'_>> {
     let mut openings = Measure::new("doc comments that open with a question word", MAX_OPENINGS);
+    let mut test_openings =
+        Measure::new("doc comments of tests that open with a question word", MAX_OPENINGS);
     let mut clauses = Measure::new("comment lines with a clause in place of a noun", MAX_CLAUSES);
-    for (file, source) in sources.iter().enumerate().filter(|(_, source)| is_product(source)) {
+    for (file, source) in sources.iter().enumerate().filter(|(_, source)| is_measured(source)) {
+        let body = if source.is_test() { 0 } else { source.body_len() };
         let mut continues = false;
-        for (line, text) in (1..=source.body_len()).zip(source.text.lines()) {
+        for (line, text) in (1..).zip(source.text.lines()) {
             let Some(comment) = Comment::of(text) else {
                 continues = false;
                 continue;
             };
-            clauses.count((file, line), has_clause(comment.text));
+            let is_product = line <= body;
+            if is_product {
+                clauses.count((file, line), has_clause(comment.text));
+            }
             if comment.is_doc && !continues {
+                let openings = if is_product { &mut openings } else { &mut test_openings };
                 openings.count((file, line), opens_with_question(comment.text));
             }
             continues = comment.is_doc;
         }
     }
-    [openings, clauses]
+    [openings, test_openings, clauses]
         .iter()
         .filter(|measure| measure.is_exceeded())
         .flat_map(|measure| measure.report(sources))
         .collect()
 }
 
-fn is_product(source: &Source) -> bool {
-    source.is_rust() && source.is_under("crates") && !source.is_test() && !source.is_generated()
+fn is_measured(source: &Source) -> bool {
+    source.is_rust() && !source.is_under("fuzz") && !source.is_generated()
 }
 
 /// One line of a comment.

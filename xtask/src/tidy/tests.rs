@@ -341,14 +341,19 @@ fn what_is_cited_is_in_the_repository() {
 fn comments_that_do_not_name_their_subject_are_listed_when_they_are_many() {
     let bad = "//! Module.\n\n/// What it keeps.\n/// For whoever asks.\nstruct A;\n\n/// Where it is.\nstruct B;\n";
     let good = "/// The cache of owners.\nstruct C;\n".repeat(100);
-    let source = |text: String| Source { path: "crates/nuncio-hub/src/a.rs".to_owned(), text };
-    let lines = |text: String| -> Vec<String> {
-        let found = tree_violations(&[source(text)]);
-        found.iter().map(|violation| short("crates/nuncio-hub/src/a.rs", violation)).collect()
+    let lines = |path: &str, text: &str| -> Vec<String> {
+        let found = tree_violations(&[Source { path: path.to_owned(), text: text.to_owned() }]);
+        found.iter().map(|violation| short(path, violation)).collect()
     };
-    assert_eq!(
-        lines(bad.to_owned()),
-        ["3 plain-comments", "7 plain-comments", "3 plain-comments", "4 plain-comments"]
-    );
-    assert_eq!(lines(format!("{bad}{good}")), Vec::<String>::new());
+    for path in ["crates/nuncio-hub/src/a.rs", "bench/src/a.rs"] {
+        assert_eq!(
+            lines(path, bad),
+            ["3 plain-comments", "7 plain-comments", "3 plain-comments", "4 plain-comments"]
+        );
+        assert_eq!(lines(path, &format!("{bad}{good}")), Vec::<String>::new());
+    }
+    // In tests only the openings count.
+    for path in ["crates/nuncio-hub/src/a/tests.rs", "tests/tests/process/a.rs"] {
+        assert_eq!(lines(path, bad), ["3 plain-comments", "7 plain-comments"]);
+    }
 }

@@ -61,7 +61,7 @@ mod tests {
             (&both, "[identity]\n[agents.a]\ndemo = \"echo\"\n", &[identity]),
             (&both, CLOSED, &[agents]),
             (&format!("{ISSUER}{AGENT}"), AGENT, &[identity]),
-            // What is said is meant.
+            // An explicit setting is intended.
             (&both, &format!("identity.anonymous = \"loopback\"\n{AGENT}"), &[]),
             (&both, &format!("{CLOSED}[agents.b]\ndemo = \"echo\"\n"), &[]),
             (&format!("{CLOSED}{ISSUER}{AGENT}"), &both, &[]),

@@ -170,7 +170,7 @@ impl ServedAgent {
         self.show_again()
     }
 
-    /// Shows its card with what the hub says now about who may call, and where.
+    /// Shows its card with the hub's current security schemes and addresses.
     pub(crate) fn show_again(&self) -> Result<()> {
         let shown = show(
             &self.name,

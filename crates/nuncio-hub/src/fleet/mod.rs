@@ -119,7 +119,7 @@ impl Fleet {
         self.choose_default();
     }
 
-    /// Finds out who answers without a name now. The cards of whoever did and whoever does say so.
+    /// Selects the default agent again, and updates the cards of the old and the new one.
     fn choose_default(&self) {
         let (named, agents) = (self.named_default.load(), self.agents.load());
         let only = || agents.keys().next().filter(|_| agents.len() == 1);

@@ -233,7 +233,7 @@ impl Authenticator {
         self.keyring.note_use().await;
     }
 
-    /// Finds who calls. Credentials are always verified, unless they are for the agent (`is_for_agent`) and could be
+    /// Identifies the caller. Credentials are always verified, unless they are for the agent (`is_for_agent`) and could be
     /// for no one else.
     async fn find(
         &self,

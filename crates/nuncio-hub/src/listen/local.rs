@@ -56,7 +56,7 @@ mod tests {
             ("/", &[("host", "[2001:db8::1]")], false),
             ("http://agents.example.com/", &[("host", "localhost")], false),
             ("http://localhost/", &[("host", "agents.example.com")], false),
-            // What proxies add, whatever it says.
+            // Headers that proxies add, with any value.
             ("/", &[("host", "localhost"), ("forwarded", "for=127.0.0.1")], false),
             ("/", &[("host", "localhost"), ("forwarded", "")], false),
             ("/", &[("host", "localhost"), ("x-forwarded-for", "127.0.0.1")], false),

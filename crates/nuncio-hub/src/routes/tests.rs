@@ -58,7 +58,7 @@ async fn each_path_has_one_target() {
     }
 }
 
-/// A browser at the root reads a page, whoever it is; programs reach the default agent there.
+/// A browser at the root reads a page, with or without credentials; programs reach the default agent there.
 #[tokio::test]
 async fn a_browser_at_the_root_gets_a_page() {
     let table = table().await;

@@ -1,5 +1,5 @@
-//! What is not yours does not exist: two holders of keys, all operations, all bindings and versions. The answer
-//! about what belongs to somebody else is, but for its name, the answer about what nobody has (REQ-087).
+//! Tasks of other callers do not exist: two holders of keys, all operations, all bindings and versions. The answer for
+//! another caller's task is, except for its id, the answer for an unknown one (REQ-087).
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 mod agents;

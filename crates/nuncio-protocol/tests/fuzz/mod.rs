@@ -1,4 +1,4 @@
-//! What bytes of a stranger must never do: panic, or break a law. Plain functions, run over the committed
+//! Properties of any input: no panic, and no broken law. Plain functions, run over the committed
 //! corpus by `tests/fuzz_corpus.rs` and at length by `cargo fuzz` in `/fuzz`.
 
 use nuncio_protocol::{
@@ -140,8 +140,8 @@ fn call_is_stable(dialect: &dyn Dialect, data: &[u8]) {
     });
 }
 
-/// What is written and read again is the same. v0.3 has no word for some of what is missing or open in a
-/// call, so there it holds from the second time on.
+/// Encoding and decoding again is the identity. v0.3 cannot express some absent or open members of a call, so
+/// there it holds from the second time on.
 fn survives(dialect: &dyn Dialect, call: &Call, pass: impl Fn(&Call) -> Option<Call>) {
     let again = pass(call);
     if dialect.version() == Version::V1_0 {

@@ -1,4 +1,4 @@
-//! Whatever we write, we read as the same: `decode(encode(x)) == x` for every type, and for every call,
+//! Decoding inverts encoding: `decode(encode(x)) == x` for every type, and for every call,
 //! answer and event through the dialect.
 
 use std::fmt::Debug;

@@ -25,7 +25,7 @@ pub trait Directory: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// The same for a look ahead of the call, which then asks again: whoever takes down who was refused does not here.
+    /// The same for a look ahead of the call, which then asks again; refusals are not recorded here.
     fn look_ahead(&self, name: Option<&str>, extensions: &http::Extensions) -> Option<Agent> {
         self.find(name, extensions)
     }

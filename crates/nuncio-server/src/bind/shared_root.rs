@@ -93,7 +93,7 @@ impl SharedRoot {
                 Ok(tenant) => (None, None, tenant),
                 Err(error) => return refuse(None, None, error),
             },
-            // What is wrong with it, the default agent says, if there is one.
+            // The default agent, if there is one, answers with the error.
             Err(RefusedRequest { id, error }) => match self.directory.look_ahead(None, &parts.extensions) {
                 Some(_) => (id, None, None),
                 None => return refuse(id, None, error),
@@ -131,7 +131,7 @@ impl SharedRoot {
                 };
                 let tenant = match route.decode(parts.method.as_str(), parts.uri.query(), &read) {
                     Ok(incoming) if paths.tenants => tenant_of(&incoming.params).map(Cow::into_owned),
-                    // What is wrong with it, the agent says.
+                    // The agent answers with the error.
                     Ok(_) | Err(_) => None,
                 };
                 (tenant, read.into())

@@ -215,7 +215,7 @@ impl Core {
         if !self.agent.rules().dedupe_message_id {
             return Ok(None);
         }
-        // How its caller waits this time is no part of what is said.
+        // The way in which the caller waits is not part of the message.
         let key = format!("{MESSAGE_ID}{}", req.message.message_id.as_str());
         Ok(Some(IdempotencyKey { key: key.into(), digest: digest(&req.message)? }))
     }

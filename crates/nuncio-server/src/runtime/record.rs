@@ -81,7 +81,7 @@ impl Recorder {
         self.write(EventAuthor::Runtime, []).await.map(drop)
     }
 
-    /// Refuses what an executor says if nothing more can be recorded.
+    /// Refuses an executor's event if nothing more can be recorded.
     pub(super) fn check_running(&self, state: &LiveState) -> Result<()> {
         check_open(state)?;
         self.refuse_while_stopping(state, &[])
@@ -201,7 +201,7 @@ impl Recorder {
             let mut state = self.live.lock();
             match &state.phase {
                 Phase::Task(_) => None,
-                // What was said before makes the task.
+                // The first entry makes the task.
                 Phase::Opening(_) if !state.pending_text.is_empty() => None,
                 Phase::Opening(_) => {
                     self.refuse_too_large(&mut state, size::message(&message))?;
@@ -409,7 +409,7 @@ impl Recorder {
     }
 }
 
-/// Refuses what comes after the end.
+/// Refuses events after the end.
 fn check_open(state: &LiveState) -> Result<()> {
     match &state.phase {
         Phase::Opening(_) => Ok(()),

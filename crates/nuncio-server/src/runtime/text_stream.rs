@@ -105,7 +105,7 @@ impl TextStream {
         Ok(())
     }
 
-    /// Says that the text is complete, with what waits.
+    /// Completes the text, including the part that waits.
     ///
     /// # Errors
     /// The execution is over.
@@ -134,7 +134,7 @@ impl TextStream {
         self.due.is_none_or(|due| due <= now)
     }
 
-    /// Puts text to what waits; says how much of this artifact waits now.
+    /// Appends text to the part that waits; returns the number of bytes of this artifact that wait now.
     fn add(&mut self, text: &str, last: bool) -> Result<usize> {
         let mut state = self.recorder.live().lock();
         self.recorder.check_running(&state)?;
@@ -161,7 +161,7 @@ async fn tell_when_due(recorder: Recorder) {
             () = recorder.live().until(|state| state.pending_text.due() != Some(due)) => continue,
         }
         if recorder.record_pending().await.is_err() {
-            // The execution is over, and its end tells what waits.
+            // The execution is over, and its end records the text that waits.
             return recorder.live().lock().pending_text.timer = false;
         }
     }
@@ -211,12 +211,12 @@ impl PendingText {
         self.waiting.iter().map(|waiting| waiting.due).min()
     }
 
-    /// True if there is nobody yet who tells it when it is due; from now on there is.
+    /// True if no timer is set for the waiting text yet; marks it as set.
     fn starts_timer(&mut self) -> bool {
         !std::mem::replace(&mut self.timer, true)
     }
 
-    /// Forgets what waits.
+    /// Drops the text that waits.
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
     }

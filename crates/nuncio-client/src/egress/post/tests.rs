@@ -136,8 +136,8 @@ async fn names_of_inner_addresses_are_refused_at_connect_time() {
     }
 }
 
-/// Who owns a name says how many addresses it has, and each would be tried in turn: for one notification hundreds
-/// of strangers would be called on.
+/// The owner of a name decides how many addresses it has. If each were tried, one notification would connect to
+/// hundreds of strangers.
 #[tokio::test]
 async fn of_a_name_with_many_addresses_a_few_of_each_family_are_tried() {
     let many: Vec<_> =

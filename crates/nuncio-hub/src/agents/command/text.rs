@@ -51,7 +51,7 @@ impl TextReader {
     pub(super) async fn read(&mut self, output: &mut Output) -> Result<(), Stop> {
         while output.read(&mut self.unsaid).await? {
             let (text, length) = decode(&self.unsaid);
-            // Before it is said: what is dropped meanwhile is said nevertheless.
+            // Cleared before the emit: if the emit is dropped midway, its text is recorded nevertheless.
             self.unsaid.drain(..length);
             self.artifact.push(text).await?;
         }
@@ -120,7 +120,7 @@ mod tests {
             (b"a\xF0\x9F\x98", "a", 3),
             ("a😀".as_bytes(), "a😀", 0),
             (b"\xF0\x9F\x98\xC3", "\u{FFFD}", 1),
-            // What can never become a character does not wait.
+            // Bytes that can never become a character do not wait.
             (b"a\xFF", "a\u{FFFD}", 0),
             (b"a\xC0", "a\u{FFFD}", 0),
             (b"a\x80\x80\x80\x80", "a\u{FFFD}\u{FFFD}\u{FFFD}\u{FFFD}", 0),

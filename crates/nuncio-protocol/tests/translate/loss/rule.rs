@@ -1,5 +1,5 @@
-//! What the rows of the table do, as functions. They are written anew from the table's words and share
-//! nothing with the code that translates.
+//! The rows of the table as functions. They are written from the table's text and share no code with the
+//! translation.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use nuncio_protocol::{ErrorKind, Timestamp, Version};

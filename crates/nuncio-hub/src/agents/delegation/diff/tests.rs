@@ -95,7 +95,7 @@ fn only_what_is_new_is_told() {
         let events = diff(known.as_ref(), &seen);
         let lines: Vec<_> = events.iter().map(line).collect();
         assert_eq!(lines.join("; "), expected, "{known:?} → {seen:?}");
-        // Whoever was told so knows it: the same snapshot is no news any more.
+        // The same snapshot again brings no change.
         let mut told = known.unwrap_or_else(|| task("submitted"));
         for event in &events {
             let mut event = event.clone();

@@ -205,7 +205,7 @@ async fn tokens_are_asked_for_where_they_are_made_and_used_until_they_end() {
     }
 }
 
-/// TLS before a peer: whoever does not show this certificate gets nowhere.
+/// TLS in front of a peer: clients without this certificate are refused.
 async fn tls_before(folder: &Folder, client: &str) -> (String, TcpListener, TlsAcceptor) {
     let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     folder.write("ca.pem", &own.cert.pem());

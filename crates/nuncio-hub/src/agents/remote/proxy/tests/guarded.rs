@@ -97,7 +97,7 @@ async fn call(hub: &Hub, upstream: &Canned, form: (Binding, Version)) {
     }
 }
 
-/// How an agent is called: handed on as it came, in other words, and for a task of the hub's.
+/// The paths of a call to an agent: sealed, decoded, and for a task of the hub.
 const WAYS: [(Mode, bool); 3] = [(Mode::Proxy, true), (Mode::Proxy, false), (Mode::Durable, true)];
 
 /// An agent that speaks as this caller does, or otherwise; and the hub's settings for it.
@@ -134,8 +134,8 @@ async fn of_a_callers_headers_only_those_go_on_that_the_operator_has_named() {
     }
 }
 
-/// What the hub shows to an agent goes with the look for its card and with every call, and nothing of what the caller
-/// has shown to the hub.
+/// The hub's credentials for an agent go with the request for its card and with every call; the caller's credentials
+/// for the hub never do.
 #[tokio::test]
 async fn the_agent_sees_the_credentials_of_the_hub_and_not_those_of_the_caller() {
     for (auth, expected) in trust::shown() {

@@ -1,5 +1,4 @@
-//! What is handed on as it came counts as what is decoded does, and who has too much of it is told so in the words of
-//! the binding.
+//! Sealed calls count against the limits like decoded ones, and a refusal has the form of the binding.
 
 use nuncio_protocol::Binding;
 use serde_json::Value;
