@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `key` | the id | the permissions of the key, and the hashes of its secrets |
 //! | `key-used` | the id | time of the last use, at most a minute late; apart, so that a use is no change |
-//! | `key-change` | `all` | none; its version increases with every change, and other hubs poll it |
+//! | `key-change` | `all` | none; its version increases with every change, of which other hubs get a signal |
 
 use std::{
     collections::HashMap,
@@ -22,7 +22,7 @@ use aws_lc_rs::constant_time;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use nuncio_protocol::{Caller, Timestamp};
-use nuncio_server::store::{Expect, PutRecord, Record, RecordQuery, Store, StoreError};
+use nuncio_server::store::{Expect, PutRecord, Record, RecordQuery, Store, StoreError, Topic};
 use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::MissedTickBehavior};
 
@@ -36,10 +36,8 @@ const KEY: &str = "key";
 const USED: &str = "key-used";
 const CHANGE: &str = "key-change";
 const ALL: &str = "all";
-/// Interval at which a hub checks for changes by other hubs.
-const SYNC_INTERVAL: Duration = Duration::from_secs(1);
-/// Times of last use are stored once per this many checks.
-const SYNCS_PER_LAST_USED_WRITE: u32 = 60;
+/// Interval at which times of last use are stored.
+const LAST_USED_INTERVAL: Duration = Duration::from_secs(60);
 /// Records per read.
 const PAGE: usize = 500;
 /// Maximum number of attempts of a change that conflicts with another.
@@ -339,6 +337,7 @@ impl Keyring {
             let _ = self.store.delete_record(kind, &key.id, Expect::Anything).await?;
         }
         let _ = self.store.put_records(vec![changed_now()]).await?;
+        self.store.signals().send(changes(), ALL);
         self.load().await?;
         Ok(key)
     }
@@ -367,6 +366,7 @@ impl Keyring {
         let value = serde_json::to_vec(kept).map_err(|error| KeyringError::Failed(error.into()))?;
         let put = put(KEY, &kept.key.id, value.into(), now(), expect);
         let outcome = self.store.put_records(vec![put, changed_now()]).await?;
+        self.store.signals().send(changes(), ALL);
         Ok(outcome.first().is_some_and(Result::is_ok))
     }
 
@@ -411,19 +411,21 @@ impl Keyring {
 
     /// Applies changes by other hubs and stores times of last use, for as long as it is polled.
     pub(super) async fn follow(&self) -> Infallible {
-        let mut ticks = tokio::time::interval(SYNC_INTERVAL);
+        let mut ticks = tokio::time::interval(LAST_USED_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut looks = 0_u32;
+        let mut signals = self.store.is_shared().then(|| self.store.signals().subscribe(changes()));
         loop {
-            ticks.tick().await;
-            looks = looks.wrapping_add(1);
-            if self.store.is_shared()
-                && let Err(error) = self.look().await
-            {
-                tracing::debug!(%error, "changes of keys could not be read");
-            }
-            if looks.is_multiple_of(SYNCS_PER_LAST_USED_WRITE) {
-                self.note_use().await;
+            let others = async {
+                match &mut signals {
+                    Some(signals) => drop(signals.next().await),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = ticks.tick() => self.note_use().await,
+                () = others => if let Err(error) = self.look().await {
+                    tracing::debug!(%error, "changes of keys could not be read");
+                },
             }
         }
     }
@@ -464,6 +466,11 @@ impl StoredSecret {
     fn of(text: &KeyText) -> Self {
         Self { hash: URL_SAFE_NO_PAD.encode(text.hash()), until: None }
     }
+}
+
+/// The topic of changes for other hubs.
+fn changes() -> Topic {
+    Topic::Records(CHANGE.into())
 }
 
 fn changed_now() -> PutRecord {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use nuncio_server::store::{Expect, PutRecord, RecordQuery, Refused as Lost, Store, StoreError};
+use nuncio_server::store::{Expect, PutRecord, RecordQuery, Refused as Lost, Store, StoreError, Topic};
 use serde_json::{Map, Value};
 
 pub(crate) use nuncio_server::push::Vault;
@@ -74,16 +74,20 @@ impl AgentRecords {
         let put =
             PutRecord { kind: KIND.into(), key: (**name).into(), value: sealed.into(), at: now(), expect };
         let written = self.store.put_records(vec![put]).await?.pop();
+        self.store.signals().send(changes(), name);
         written.unwrap_or(Err(Lost::NotFound)).map_err(|refused| lost(&refused))
     }
 
     pub(super) async fn drop(&self, name: &str, version: u64) -> Result<(), ChangeRefusal> {
-        self.store
-            .delete_record(KIND, name, Expect::Version(version))
-            .await?
-            .map(drop)
-            .map_err(|refused| lost(&refused))
+        let dropped = self.store.delete_record(KIND, name, Expect::Version(version)).await?;
+        self.store.signals().send(changes(), name);
+        dropped.map(drop).map_err(|refused| lost(&refused))
     }
+}
+
+/// The topic of changes for other hubs.
+pub(super) fn changes() -> Topic {
+    Topic::Records(KIND.into())
 }
 
 /// The sealing context: a record cannot be used for another agent.

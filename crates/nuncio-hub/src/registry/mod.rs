@@ -31,9 +31,6 @@ use crate::{
 /// Time for the tasks of a removed agent to end.
 const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
-/// The interval of reads for agents that were added on other hubs.
-const SYNC_INTERVAL: Duration = Duration::from_secs(5);
-
 /// Activates a prepared agent.
 pub(crate) type Activate = Box<dyn FnOnce() -> Result<Arc<ServedAgent>> + Send>;
 
@@ -165,13 +162,14 @@ impl Registry {
         Ok(())
     }
 
-    /// Calls [`Self::look`] at intervals if the store is shared. Never returns.
+    /// Calls [`Self::look`] when other hubs of a shared store have changed agents. Never returns.
     pub(crate) async fn watch(&self) -> Infallible {
         if !self.records.store.is_shared() {
             return std::future::pending().await;
         }
+        let mut signals = self.records.store.signals().subscribe(agent_records::changes());
         loop {
-            tokio::time::sleep(SYNC_INTERVAL).await;
+            signals.next().await;
             if let Err(error) = self.look().await {
                 tracing::debug!(%error, "agents that were added on other hubs cannot be read");
             }

@@ -12,13 +12,10 @@ use tokio::{
 };
 
 use super::{Engine, schedule::until, settle::Settler, worker::Worker};
-use crate::store::{Lease, Leased, Leases, StoreError};
+use crate::store::{Lease, Leased, Leases, StoreError, Subscription, Topic};
 
 /// The maximum number of deliveries leased with a webhook.
 const MAX_LEASED_DELIVERIES: usize = 64;
-
-/// The poll interval of a store that other servers write to as well.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The pause when a webhook is due but was not leased: another server has the lease.
 const CONTENTION_PAUSE: Duration = Duration::from_millis(20);
@@ -59,6 +56,9 @@ impl Dispatcher {
         let engine = Arc::clone(&self.engine);
         let (over, draining) = (engine.over.clone(), engine.draining.clone());
         let (mut looks, mut next) = (true, None);
+        // Other servers write to a shared store as well.
+        let store = &engine.store;
+        let mut others = store.is_shared().then(|| store.signals().subscribe(Topic::Deliveries));
         loop {
             // A memory store is lost with the process: its deliveries are sent while there is time.
             let goes_on = !draining.is_cancelled() || engine.store.is_immediate();
@@ -74,6 +74,7 @@ impl Dispatcher {
                 () = over.cancelled() => break,
                 () = draining.cancelled(), if !draining.is_cancelled() => looks = true,
                 () = engine.wake.notified() => looks = true,
+                () = heard(&mut others) => looks = true,
                 Some(ended) = self.workers.join_next_with_id() => looks = self.ended(&ended),
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => looks = true,
             }
@@ -114,8 +115,7 @@ impl Dispatcher {
             // If nothing else is due, `next` has shown it.
             let is_all = taken == 0 || (taken < capacity && pause.is_none_or(|pause| !pause.is_zero()));
             if is_all {
-                let look = self.engine.store.is_shared().then_some(POLL_INTERVAL);
-                return pause.map(|pause| pause.max(CONTENTION_PAUSE)).into_iter().chain(look).min();
+                return pause.map(|pause| pause.max(CONTENTION_PAUSE));
             }
         }
     }
@@ -182,5 +182,13 @@ impl Dispatcher {
             self.busy.insert(target, busy);
         }
         was_full || !self.is_full(busy)
+    }
+}
+
+/// Waits until another server has signalled; for ever if no other server has the store.
+async fn heard(others: &mut Option<Subscription>) {
+    match others {
+        Some(others) => drop(others.next().await),
+        None => std::future::pending().await,
     }
 }

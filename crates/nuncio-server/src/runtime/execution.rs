@@ -230,6 +230,10 @@ async fn begin_follow_up(core: &Arc<Core>, live: &LiveTaskRef, turn: FollowUpTur
             return None;
         }
     }
+    if live.lock().memo_is_old {
+        live.until_committed().await;
+        core.refresh_memo(live).await;
+    }
     if let Some(in_flight) = &job.in_flight {
         in_flight.begins_after(seq);
     }

@@ -147,6 +147,7 @@ impl Core {
                 Stage::Undecided => Err(unavailable()),
             };
         };
+        let mut signals = None;
         loop {
             let Some(IdempotentAnswer { digest, outcome }) =
                 self.store.idempotent_outcome(&live.scope, &key.key).await?
@@ -158,7 +159,7 @@ impl Core {
                 Outcome::Task(id) => return Ok(Err(Admitted::Known(id))),
                 Outcome::Reply(reply) => return Ok(Err(Admitted::Replied(reply))),
                 Outcome::Reserved { reservation, abandoned } => {
-                    Box::pin(self.await_reserved(*reservation, abandoned, patience)).await?;
+                    Box::pin(self.await_reserved(*reservation, abandoned, patience, &mut signals)).await?;
                 }
             }
         }

@@ -8,7 +8,7 @@
 //! the committed one only. When the last handle is dropped, the task leaves memory and only the store has it.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt,
     ops::Deref,
     sync::{
@@ -25,7 +25,7 @@ use tokio::sync::{Notify, futures::Notified};
 use super::state::{LiveState, Phase, Progress};
 use crate::{
     memory::MemoryAccount,
-    store::{Commit, IdempotencyKey, Scope, StoredTask},
+    store::{Commit, IdempotencyKey, Moved, Scope, StoredEvent, StoredTask},
 };
 
 /// A task in memory.
@@ -76,6 +76,15 @@ impl LiveTask {
         if self.lock().follow(stored) {
             self.announce();
         }
+    }
+
+    /// Folds entries of another owner; false if they do not follow the last known one.
+    pub(super) fn follow_entries(&self, entries: &[StoredEvent], moved: &Moved) -> bool {
+        let followed = self.lock().follow_entries(entries, moved);
+        if followed {
+            self.announce();
+        }
+        followed
     }
 
     /// Wakes all waiters. Call it after the lock is released.
@@ -293,6 +302,13 @@ impl Registry {
     #[cfg(any(test, feature = "test-util"))]
     pub(super) fn len(&self) -> usize {
         self.lock().len()
+    }
+
+    /// The live tasks with these ids.
+    pub(super) fn among(self: &Arc<Self>, ids: &HashSet<String>) -> Vec<LiveTaskRef> {
+        let tasks = self.lock();
+        let live = ids.iter().filter_map(|id| tasks.get(&TaskId::from(id.as_str())));
+        live.map(|live| LiveTaskRef::new(live, self)).collect()
     }
 
     /// All live tasks.

@@ -25,12 +25,15 @@ use super::{
 };
 use crate::{
     clock::now,
-    store::{Orphan, Prune, Pruned, Scope, StoreError, StoredTurn},
+    store::{Orphan, Prune, Pruned, Scope, StoreError, StoredTurn, Subscription, Topic},
 };
 
-/// The interval at which orphaned tasks are looked for. Together with the time after which a server counts as
-/// stopped this is under ten seconds.
+/// The interval at which orphaned tasks are looked for in a store that is not shared, and of attempts after an
+/// error. A shared store tells of orphans (`Topic::Orphans`).
 const RECOVERY_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The interval at which maintenance checks whether its runtime is still there.
+const LIVENESS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The maximum number of attempts to read the references of a message before it runs without them.
 const MAX_REFERENCE_READS: usize = 30;
@@ -100,15 +103,19 @@ impl Recovery {
 /// Spawns recovery and pruning, for as long as the runtime lives.
 pub(super) fn spawn_maintenance(core: &Arc<Core>) {
     if core.keeps_turns() || !core.recovery.retention.is_for_ever() {
-        tokio::spawn(run(Arc::downgrade(core)));
+        let shared = core.store.is_shared();
+        let orphans = shared.then(|| core.store.signals().subscribe(Topic::Orphans(Arc::clone(&core.agent.name))));
+        tokio::spawn(run(Arc::downgrade(core), orphans));
     }
 }
 
-async fn run(core: Weak<Core>) {
-    let mut prune_at = Instant::now();
+async fn run(core: Weak<Core>, mut orphans: Option<Subscription>) {
+    let (mut prune_at, mut recover) = (Instant::now(), true);
     while let Some(core) = core.upgrade().filter(|core| core.lifecycle.check_open().is_ok()) {
-        if let Err(error) = core.recover().await {
+        let mut failed = false;
+        if recover && let Err(error) = core.recover().await {
             tracing::warn!(%error, "tasks of stopped servers could not be adopted; trying again");
+            failed = true;
         }
         if Instant::now() >= prune_at {
             prune_at = Instant::now() + PRUNE_INTERVAL;
@@ -117,7 +124,13 @@ async fn run(core: Weak<Core>) {
             }
         }
         drop(core);
-        sleep(RECOVERY_INTERVAL).await;
+        recover = match &mut orphans {
+            Some(orphans) if !failed => timeout(LIVENESS_INTERVAL, orphans.next()).await.is_ok(),
+            _ => {
+                sleep(RECOVERY_INTERVAL).await;
+                true
+            }
+        };
     }
 }
 

@@ -11,12 +11,12 @@
 //!
 //! An idempotent executor needs none of this, and a store in memory ends with the process.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use futures_util::future::join_all;
 use nuncio_protocol::{CallContext, Error, Message, Result, Seq, TaskState};
 use serde::{Deserialize, Serialize};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::Instrument as _;
 
 use super::{
@@ -33,11 +33,8 @@ use super::{
 use crate::{
     clock::now,
     id::new_id,
-    store::{IdempotencyKey, Reservation, StoreError, Webhook},
+    store::{IdempotencyKey, Reservation, StoreError, Subscription, Topic, Webhook},
 };
-
-/// The interval at which the outcome of another server's reservation is polled.
-const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The number of reservations that are read at once.
 const PAGE: usize = 256;
@@ -128,13 +125,14 @@ impl Core {
         Ok(Box::pin(self.claim(cx, key, live, false)).await?.err())
     }
 
-    /// Waits one poll interval for the answer to a reserved message. The task of an abandoned reservation is
-    /// recorded as failed instead.
+    /// Waits until there may be an answer to a message that another server has reserved. The task of an
+    /// abandoned reservation is recorded as failed instead.
     pub(super) async fn await_reserved(
         self: &Arc<Self>,
         reservation: Reservation,
         abandoned: bool,
         until: Instant,
+        signals: &mut Option<Subscription>,
     ) -> Result<()> {
         if abandoned {
             return self.fail_reserved(reservation).await;
@@ -142,7 +140,17 @@ impl Core {
         if Instant::now() >= until {
             return Err(unavailable());
         }
-        sleep(POLL_INTERVAL).await;
+        match signals {
+            Some(signals) => {
+                // At the end of the time the answer is read once more.
+                let _ = timeout_at(until, signals.until(reservation.task_id.as_str())).await;
+            }
+            // The answer is read again after this, so that none is missed in between.
+            None => {
+                let topic = Topic::Tasks(Arc::clone(&self.agent.name));
+                *signals = Some(self.store.signals().subscribe(topic));
+            }
+        }
         Ok(())
     }
 

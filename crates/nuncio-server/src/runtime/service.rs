@@ -127,6 +127,7 @@ impl A2aService for Operations {
             // stopped: only that one knows which work to cancel.
             core.recover_now().await;
         }
+        core.refresh_memo(&live).await;
         let (before, memo) = {
             let state = live.lock();
             state.check_kept()?;

@@ -3,14 +3,14 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
-use nuncio_protocol::{Error, Message, Result, Seq, StreamItem, Task, TaskState};
+use nuncio_protocol::{Error, Event, Message, Result, Seq, StreamItem, Task, TaskState, fold};
 use tokio_util::sync::CancellationToken;
 
 use super::{attendance::Attending, text_stream::PendingText, turn::Turn};
 use crate::{
     memory::{MemoryAccount, TaskSize},
     size,
-    store::{Commit, IdempotencyKey, PutRecord, StoredTask, StoredTurn, Webhook},
+    store::{Commit, IdempotencyKey, Moved, PutRecord, StoredEvent, StoredTask, StoredTurn, Webhook},
 };
 
 /// The number of recent events in memory for subscribers. A subscriber that lags further behind reads the
@@ -33,6 +33,8 @@ pub(super) struct LiveState {
     pub(super) pending_text: PendingText,
     /// The memo that the agent keeps with the task.
     pub(super) memo: Option<Bytes>,
+    /// True if another owner may have stored a newer memo.
+    pub(super) memo_is_old: bool,
     /// True if the task is known to have webhooks.
     pub(super) pushes: bool,
     /// The number of open streams.
@@ -146,10 +148,16 @@ impl Progress {
     /// Moves past these entries.
     pub(super) fn advance(&mut self, batch: &[Commit]) {
         for commit in batch {
-            self.seq = commit.expected.next();
-            if let Some(status) = commit.event.status() {
-                self.settled = status.state.is_settled().then_some(self.seq);
-            }
+            self.seq = commit.expected;
+            self.step(&commit.event);
+        }
+    }
+
+    /// Moves past one entry.
+    fn step(&mut self, event: &Event) {
+        self.seq = self.seq.next();
+        if let Some(status) = event.status() {
+            self.settled = status.state.is_settled().then_some(self.seq);
         }
     }
 }
@@ -218,6 +226,7 @@ impl LiveState {
             attached: Attached::default(),
             pending_text: PendingText::default(),
             memo: None,
+            memo_is_old: false,
             pushes: false,
             followers: 0,
             attending: Attending::default(),
@@ -304,12 +313,45 @@ impl LiveState {
         if stored.seq > known {
             self.bytes.set(size::task(&stored.task));
             self.phase = Phase::Task(Tracked::stored(stored.task, stored.seq));
-            self.memo = stored.memo;
+            (self.memo, self.memo_is_old) = (stored.memo, false);
             // The entries of the other owner are only in the store, so the ring would have a gap.
             self.ring.clear();
         }
         self.owned_elsewhere = stored.held;
         self.pushes |= stored.pushes;
+        true
+    }
+
+    /// Folds entries of another owner. False, with no change, if they do not follow the last known entry, or
+    /// this server has written meanwhile.
+    pub(super) fn follow_entries(&mut self, entries: &[StoredEvent], moved: &Moved) -> bool {
+        let Phase::Task(tracked) = &mut self.phase else { return false };
+        if self.running.is_some() || !tracked.is_committed() {
+            return false;
+        }
+        let before = self.bytes.get();
+        let (mut progress, mut bytes) = (tracked.committed, before);
+        for entry in entries {
+            // An entry of the store was folded by its owner, so it folds here too.
+            if entry.seq != progress.seq.next() || fold(&mut tracked.task, &entry.event, entry.at).is_err() {
+                break;
+            }
+            bytes += size::event(&entry.event);
+            progress.step(&entry.event);
+        }
+        let count = progress.seq.0.saturating_sub(tracked.committed.seq.0) as usize;
+        if count == 0 {
+            return false;
+        }
+        (tracked.folded, tracked.committed) = (progress, progress);
+        self.bytes.set(bytes);
+        let item = |entry: &StoredEvent| StreamItem::new(Some(entry.seq), Arc::clone(&entry.event));
+        let items = if self.followers == 0 { Vec::new() } else { entries.iter().take(count).map(item).collect() };
+        self.take_in(Advance { committed: progress, items });
+        self.memo_is_old = true;
+        if progress.seq >= moved.seq {
+            self.owned_elsewhere = moved.held;
+        }
         true
     }
 

@@ -1,39 +1,48 @@
-//! Polls a shared store for writes of other servers to live tasks. Tasks here follow those writes, and an
-//! execution here stops when another server has taken its task over.
+//! Follows the writes of other servers to live tasks. Tasks here fold the new entries, and an execution here
+//! stops when another server has taken its task over.
+//!
+//! Following costs what happened: signals name the tasks that were written to (`store::Signals`), and only
+//! entries after the last known one are read.
 
-use std::{
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::sync::{Arc, Weak};
 
+use futures_util::{StreamExt as _, stream};
 use nuncio_protocol::{ErrorKind, Result, Seq, TaskId};
 
 use super::{
     Core,
     live::{LiveTask, LiveTaskRef},
 };
+use crate::store::{Heard, Moved, StoreError, Subscription, Topic};
 
-/// The interval at which the store is polled.
-const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// The number of entries that are read at once.
+const PAGE: usize = 128;
 
-/// Polls for as long as the runtime lives, with one query for all live tasks.
+/// The number of tasks that are read at once.
+const CONCURRENT_READS: usize = 8;
+
+/// Follows for as long as the runtime lives.
 pub(super) fn spawn_watch(core: &Arc<Core>) {
     if core.store.is_shared() {
-        tokio::spawn(run(Arc::downgrade(core)));
+        let heard = core.store.signals().subscribe(Topic::Tasks(Arc::clone(&core.agent.name)));
+        tokio::spawn(run(Arc::downgrade(core), heard));
     }
 }
 
-async fn run(core: Weak<Core>) {
+async fn run(core: Weak<Core>, mut signals: Subscription) {
     loop {
-        tokio::time::sleep(POLL_INTERVAL).await;
+        let heard = signals.next().await;
         let Some(core) = core.upgrade() else { return };
-        core.follow_others().await;
+        core.follow_others(&heard).await;
     }
 }
 
 impl Core {
-    async fn follow_others(self: &Arc<Self>) {
-        let mut live = self.registry.all();
+    async fn follow_others(self: &Arc<Self>, heard: &Heard) {
+        let mut live = match heard {
+            Heard::Keys(ids) => self.registry.among(ids),
+            Heard::Everything => self.registry.all(),
+        };
         live.retain(|live| {
             let state = live.lock();
             // A task with uncommitted entries is skipped: the store checks it at the commit.
@@ -44,11 +53,15 @@ impl Core {
         }
         let known: Vec<(TaskId, Seq)> =
             live.iter().map(|live| (live.id.clone(), live.lock().committed().seq)).collect();
-        // A store that is down has accepted no writes meanwhile; the next poll finds later ones.
+        // A store that is down has accepted no writes meanwhile; the next look finds later ones.
         let moved = self.store.changed_since(&known).await.unwrap_or_default();
-        for live in live.iter().filter(|live| moved.contains(&live.id)) {
-            self.follow_other(live).await;
-        }
+        let moved = live.iter().filter_map(|live| Some((live, moved.iter().find(|moved| moved.id == live.id)?)));
+        let follow = |(live, moved)| async move {
+            if let Err(error) = self.follow_other(live, moved).await {
+                tracing::debug!(task = %live.id, %error, "a task of another server could not be read; trying again");
+            }
+        };
+        stream::iter(moved).for_each_concurrent(CONCURRENT_READS, follow).await;
     }
 
     /// The task that was lost here, as another server continues or has ended it: callers that wait for the
@@ -63,24 +76,50 @@ impl Core {
         };
         let continues = {
             let state = live.lock();
-            state.owned_elsewhere || state.state().is_terminal()
+            // Another server may have settled the task already, with entries that were never here.
+            let goes_on = || state.state().is_settled() && !lost.lock().is_stored_up_to(state.committed().seq);
+            state.owned_elsewhere || state.state().is_terminal() || goes_on()
         };
         if continues { Ok(live) } else { Err(super::unavailable()) }
     }
 
-    async fn follow_other(&self, live: &LiveTaskRef) {
-        // A deleted task is noticed when it is read.
-        let Ok(Some(stored)) = self.store.task(&live.scope, &live.id).await else { return };
+    /// Reads the memo of a task that another server has written to since it was read. A store that is down is
+    /// asked again.
+    pub(super) async fn refresh_memo(&self, live: &LiveTaskRef) {
+        if !live.lock().memo_is_old {
+            return;
+        }
+        match self.journal.retry_while_down(|| self.store.task(&live.scope, &live.id)).await {
+            Ok(Some(stored)) => {
+                let mut state = live.lock();
+                (state.memo, state.memo_is_old) = (stored.memo, false);
+            }
+            Ok(None) => {}
+            Err(error) => tracing::error!(task = %live.id, %error, "the memo of a task could not be read"),
+        }
+    }
+
+    async fn follow_other(&self, live: &LiveTaskRef, moved: &Moved) -> Result<(), StoreError> {
         let taken = {
             let state = live.lock();
             // Entries that this server recorded meanwhile do not count.
-            state.running.is_some() && stored.seq > state.folded().seq
+            state.running.is_some() && moved.seq > state.folded().seq
         };
         if taken {
             tracing::info!(task = %live.id, "another server has taken over a task; its execution here is stopped");
             live.evict();
-        } else {
-            live.follow(stored);
+            return Ok(());
+        }
+        loop {
+            let after = live.lock().committed().seq;
+            if after >= moved.seq {
+                return Ok(());
+            }
+            let entries = self.store.events(&live.scope, &live.id, after, PAGE).await?;
+            // A deleted task is noticed when it is read.
+            if entries.is_empty() || !live.follow_entries(&entries, moved) {
+                return Ok(());
+            }
         }
     }
 }

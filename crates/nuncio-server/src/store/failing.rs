@@ -1,8 +1,11 @@
 //! A memory store that fails on command, for tests.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -12,13 +15,16 @@ use tokio::sync::watch;
 
 use super::{
     AdminTaskPage, AdminTaskQuery, Backlog, Commit, Delivery, DeliveryQuery, ErasureTarget, Expect,
-    IdempotencyKey, IdempotentAnswer, Lease, Leases, Links, MemoryStore, OperatorQueries, Orphan, Outbox,
-    Projection, Prune, PutRecord, Record, RecordQuery, Records, Redrive, Refused, Reservation, Scope,
-    Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskLog, TaskPage, TaskQuery, TurnChange,
+    IdempotencyKey, IdempotentAnswer, Lease, Leases, Links, MemoryStore, Moved, OperatorQueries, Orphan, Outbox,
+    Polling, Projection, Prune, PutRecord, Record, RecordQuery, Records, Redrive, Refused, Reservation, Scope,
+    Settled, Signals, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskLog, TaskPage, TaskQuery, TurnChange,
     Webhook,
 };
 
 use crate::{large_work::LARGE, size};
+
+/// The interval at which its owners look for writes of others.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A real [`MemoryStore`] that fails, refuses or waits on command.
 #[derive(Debug, Default)]
@@ -280,7 +286,7 @@ impl TaskLog for FailingStore {
         self.inner.task(scope, id).await
     }
 
-    async fn changed_since(&self, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
+    async fn changed_since(&self, known: &[(TaskId, Seq)]) -> Result<Vec<Moved>, StoreError> {
         self.inner.changed_since(known).await
     }
 
@@ -526,6 +532,10 @@ impl Store for FailingStore {
 
     fn is_shared(&self) -> bool {
         self.waits && !self.alone
+    }
+
+    fn signals(&self) -> Arc<dyn Signals> {
+        Arc::new(Polling::every(SIGNAL_INTERVAL))
     }
 
     async fn secret(&self, name: &str) -> Result<[u8; 32], StoreError> {

@@ -10,8 +10,8 @@ use nuncio_protocol::{Message, PushConfigId, Seq, Task, TaskId, Timestamp};
 
 use super::{
     AdminTaskPage, AdminTaskQuery, Backlog, Commit, Delivery, DeliveryQuery, ErasureTarget, Expect,
-    IdempotencyKey, IdempotentAnswer, Lease, Leases, Links, OperatorQueries, Orphan, Outbox, Projection,
-    Prune, PutRecord, Record, RecordQuery, Records, Redrive, Refused, Reservation, Scope, Settled, Store,
+    IdempotencyKey, IdempotentAnswer, Lease, Leases, Links, Moved, OperatorQueries, Orphan, Outbox, Projection,
+    Prune, PutRecord, Record, RecordQuery, Records, Redrive, Refused, Reservation, Scope, Settled, Signals, Store,
     StoreError, StoredEvent, StoredTask, TaskCount, TaskLog, TaskPage, TaskQuery, TurnChange, Webhook,
 };
 
@@ -94,7 +94,7 @@ macro_rules! timed {
 timed! { TaskLog {
     Commit commit(batch: Vec<Commit>) -> Vec<Result<(), Refused>>;
     Read task(scope: &Scope, id: &TaskId) -> Option<StoredTask>;
-    Read changed_since(known: &[(TaskId, Seq)]) -> Vec<TaskId>;
+    Read changed_since(known: &[(TaskId, Seq)]) -> Vec<Moved>;
     Read shown(scope: &Scope, id: &TaskId, shown: Projection) -> Option<Task>;
     Read tasks(scope: &Scope, query: &TaskQuery) -> TaskPage;
     Read events(scope: &Scope, id: &TaskId, after: Seq, limit: usize) -> Vec<StoredEvent>;
@@ -150,6 +150,10 @@ timed! { Store {
 
     fn is_shared(&self) -> bool {
         self.store.is_shared()
+    }
+
+    fn signals(&self) -> Arc<dyn Signals> {
+        self.store.signals()
     }
 
     async fn close(&self) {

@@ -17,6 +17,7 @@
 //!
 //! - `task_log`, `outbox`, `records`, `operator_queries`: a trait each, with its types
 //! - `scope`, `error`: types that they share
+//! - `signals`: hints between the servers that share a store
 //! - `judge`: the rules for accepting a write, the same for all stores
 //! - `memory`, `sqlite`, `postgres`: the stores; `codec`: code shared by the two databases; `open`: options
 //!   and errors of opening a database
@@ -30,6 +31,7 @@ mod operator_queries;
 mod outbox;
 mod records;
 mod scope;
+mod signals;
 mod task_log;
 
 pub mod memory;
@@ -44,6 +46,8 @@ mod codec;
 pub mod conformance;
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) mod failing;
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
@@ -64,8 +68,9 @@ pub use self::{
     },
     records::{Expect, PutRecord, Record, RecordQuery, Records},
     scope::Scope,
+    signals::{Heard, NET_INTERVAL, POLL_INTERVAL, Polling, Signals, Subscription, Topic},
     task_log::{
-        Commit, IdempotencyKey, IdempotentAnswer, Keyset, Links, MAX_CHILDREN, Orphan, Outcome, Projection,
+        Commit, IdempotencyKey, IdempotentAnswer, Keyset, Links, MAX_CHILDREN, Moved, Orphan, Outcome, Projection,
         Prune, Pruned, Reservation, StoredEvent, StoredTask, StoredTurn, TaskLog, TaskPage, TaskQuery,
         TurnChange, busy_after,
     },
@@ -84,6 +89,11 @@ pub trait Store: TaskLog + Outbox + Records + OperatorQueries {
     /// True if other owners may write at the same time: an idle task may then have changed since it was read.
     fn is_shared(&self) -> bool {
         true
+    }
+
+    /// The signals between the owners of the data. Default: none, and subscribers poll.
+    fn signals(&self) -> Arc<dyn Signals> {
+        Arc::new(Polling::default())
     }
 
     /// A random value with this name, stored with the data; created at the first call.

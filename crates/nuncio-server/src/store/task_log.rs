@@ -20,7 +20,7 @@ pub use self::{
     list::{Keyset, Projection, TaskPage, TaskQuery},
     reservation::Reservation,
     retention::{Prune, Pruned},
-    stored::{Links, MAX_CHILDREN, StoredEvent, StoredTask},
+    stored::{Links, MAX_CHILDREN, Moved, StoredEvent, StoredTask},
     turn::{Orphan, StoredTurn, TurnChange},
 };
 use super::{Refused, Scope, StoreError};
@@ -74,7 +74,7 @@ pub trait TaskLog: Send + Sync + 'static {
 
     /// Returns those of these tasks that have entries after the given number. Used only where owners share
     /// the store.
-    async fn changed_since(&self, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError>;
+    async fn changed_since(&self, known: &[(TaskId, Seq)]) -> Result<Vec<Moved>, StoreError>;
 
     /// The parts of a task that the projection includes.
     async fn shown(&self, scope: &Scope, id: &TaskId, shown: Projection) -> Result<Option<Task>, StoreError>;

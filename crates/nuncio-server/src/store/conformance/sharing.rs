@@ -10,7 +10,7 @@ use super::{
     owner::{held, turn},
     scope, stored, works,
 };
-use crate::store::{Commit, Refused, Scope, Store, TaskQuery, TurnChange};
+use crate::store::{Commit, Moved, Refused, Scope, Store, TaskQuery, TurnChange};
 
 async fn two<H: Handles>(handles: &H) -> [Arc<dyn Store>; 2] {
     [handles.open().await, handles.open().await]
@@ -208,12 +208,16 @@ pub async fn what_others_write_is_seen_to_move<H: Handles>(handles: &H) {
         writers.iter().map(|writer| (writer.task.id.clone(), writer.seq)).collect();
     known.push(("t-unknown".into(), Seq::ZERO));
     for store in [&mine, &other] {
-        assert_eq!(works(store.changed_since(&known).await), Vec::<TaskId>::new());
-        assert_eq!(works(store.changed_since(&[]).await), Vec::<TaskId>::new());
+        assert_eq!(works(store.changed_since(&known).await), []);
+        assert_eq!(works(store.changed_since(&[]).await), []);
     }
     writers[2].status(TaskState::Working, 2).await;
     writers[0].chunk("a", "x").await;
     let mut moved = works(other.changed_since(&known).await);
     moved.sort();
-    assert_eq!(moved, ["t-1", "t-3"].map(TaskId::from));
+    let seen = |id: &str, held| Moved { id: id.into(), seq: Seq(2), held };
+    assert_eq!(moved, [seen("t-1", true), seen("t-3", true)], "their owner works on them");
+    writers[0].status(TaskState::InputRequired, 3).await;
+    let moved = works(other.changed_since(&known[..1]).await);
+    assert_eq!(moved, [Moved { seq: Seq(3), ..seen("t-1", false) }], "anybody may go on with it");
 }

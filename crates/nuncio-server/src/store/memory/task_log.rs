@@ -7,7 +7,7 @@ use nuncio_protocol::{Event, Message, Seq, Task, TaskId, Timestamp};
 
 use super::{MemoryInner, MemoryStore, footprint};
 use crate::store::{
-    Commit, IdempotencyKey, IdempotentAnswer, Links, MAX_CHILDREN, Orphan, Outcome, Projection, Prune,
+    Commit, IdempotencyKey, IdempotentAnswer, Links, MAX_CHILDREN, Moved, Orphan, Outcome, Projection, Prune,
     Refused, Reservation, Scope, StoreError, StoredEvent, StoredTask, TaskLog, TaskPage, TaskQuery,
     TurnChange,
 };
@@ -33,11 +33,14 @@ impl TaskLog for MemoryStore {
         Ok(stored.map(|stored| stored.task(shown)))
     }
 
-    async fn changed_since(&self, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
+    async fn changed_since(&self, known: &[(TaskId, Seq)]) -> Result<Vec<Moved>, StoreError> {
         let inner = self.lock();
-        let has_moved =
-            |(id, seq): &&(TaskId, Seq)| inner.tasks.get(id).is_some_and(|stored| stored.seq() > *seq);
-        Ok(known.iter().filter(has_moved).map(|(id, _)| id.clone()).collect())
+        let moved = |(id, seq): &(TaskId, Seq)| {
+            let stored = inner.tasks.get(id).filter(|stored| stored.seq() > *seq)?;
+            let held = stored.facts(self.me, &stored.scope).is_held();
+            Some(Moved { id: id.clone(), seq: stored.seq(), held })
+        };
+        Ok(known.iter().filter_map(moved).collect())
     }
 
     async fn tasks(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage, StoreError> {

@@ -7,7 +7,7 @@
 //! put_records ─► queue ─► one connection; queued records are one statement
 //! reserve ─► queue ─► one connection, likewise
 //! webhooks, leases ─► one connection
-//! adopt, prune, erase ─► one connection; heartbeat and readiness have one each, so that nothing delays them
+//! adopt, prune, erase ─► one connection; heartbeat, readiness and signals have one each, so that nothing delays them
 //! ```
 //! The next call replaces a lost connection; until that succeeds, calls fail quickly.
 
@@ -30,6 +30,7 @@ mod read;
 mod records;
 mod reservations;
 mod schema;
+mod signals;
 mod single;
 mod task_log;
 mod webhooks;
@@ -52,9 +53,10 @@ use self::{
     link::{Link, Params, PgSession, Setup},
     owner::{Doubt, Heart},
     pool::Pool,
+    signals::PgSignals,
     write::{BatchJob, BatchWriter},
 };
-use super::{Durability, OpenError, Store, StoreError, codec::DEFAULT_LARGE};
+use super::{Durability, OpenError, Signals, Store, StoreError, Topic, codec::DEFAULT_LARGE};
 
 /// Options of a [`PostgresStore`].
 #[derive(Clone, Debug)]
@@ -68,6 +70,9 @@ pub struct PostgresOptions {
     pub patience: Duration,
     /// The timeout of a list, a count or an operator's query, and that of waiting for a connection for it.
     pub list_timeout: Duration,
+    /// Sends and receives signals by LISTEN and NOTIFY. Off behind a pooler in transaction mode: other owners
+    /// are then polled.
+    pub signals: bool,
     /// The interval of this owner's heartbeat.
     pub beat: Duration,
     /// The time without a heartbeat after which an owner counts as stopped.
@@ -81,6 +86,7 @@ impl Default for PostgresOptions {
             large: DEFAULT_LARGE,
             patience: Duration::from_secs(5),
             list_timeout: Duration::from_secs(5),
+            signals: true,
             beat: Duration::from_secs(1),
             lapse: Duration::from_secs(6),
         }
@@ -122,6 +128,8 @@ pub struct PostgresStore {
     side: Link,
     doubt: Doubt,
     heart: Heart,
+    signals: Arc<PgSignals>,
+    _signals: signals::Connection,
 }
 
 impl PostgresStore {
@@ -135,6 +143,7 @@ impl PostgresStore {
         drop(session);
         let link = |patience| Link::new(Arc::clone(&address), Setup::within(options.durability, patience));
         let pool = |connections| Pool::new(&address, options.durability, connections, options.list_timeout);
+        let (signals, connection) = PgSignals::start(&address, epoch, options.signals);
         let (queue, jobs) = mpsc::channel(QUEUE);
         tokio::spawn(BatchWriter::new(link(options.patience), epoch, options.large).run(jobs));
         let (records, puts) = mpsc::channel(QUEUE);
@@ -155,7 +164,9 @@ impl PostgresStore {
             outbox: link(options.patience),
             side: link(LONG.max(options.patience)),
             doubt: Doubt::default(),
-            heart: Heart::start(link(options.patience), epoch, options.beat, options.lapse),
+            heart: Heart::start(link(options.patience), epoch, &options, &signals),
+            signals,
+            _signals: connection,
         })
     }
 
@@ -190,6 +201,10 @@ impl Store for PostgresStore {
         true
     }
 
+    fn signals(&self) -> Arc<dyn Signals> {
+        Arc::clone(&self.signals) as Arc<dyn Signals>
+    }
+
     async fn secret(&self, name: &str) -> Result<[u8; 32], StoreError> {
         single::secret(self, name).await
     }
@@ -200,6 +215,8 @@ impl Store for PostgresStore {
 
     async fn close(&self) {
         self.heart.rest().await;
+        // Others need not wait for their next look.
+        self.signals.send(Topic::Deliveries, "");
     }
 }
 

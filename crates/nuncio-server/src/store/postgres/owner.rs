@@ -18,10 +18,11 @@ use tokio_util::{
 };
 
 use super::{
-    PostgresStore,
+    PostgresOptions, PostgresStore,
     link::{Link, Params, PgSession},
     names::{plain, text},
     read,
+    signals::PgSignals,
 };
 use crate::store::{Orphan, Scope, StoreError, StoredTurn};
 
@@ -45,6 +46,18 @@ const LEAVE: &str = "UPDATE owners SET beat = '-infinity' WHERE epoch = $1";
 /// Owners that stopped long ago and have no tasks left.
 const GONE: &str = "SELECT epoch FROM owners o WHERE o.beat < now() - $1::bigint * interval '10 milliseconds'
   AND NOT EXISTS (SELECT FROM tasks t WHERE t.owner = o.epoch AND (t.busy OR t.pending > 0))";
+
+/// Whether there are other owners, and the agents with tasks or reservations of stopped ones. An owner without
+/// a row stopped long ago.
+const LOOK: &str = "SELECT EXISTS (
+      SELECT FROM owners WHERE epoch <> $1 AND beat >= now() - $2::bigint * interval '1 millisecond'),
+    ARRAY(SELECT DISTINCT s.agent FROM (
+      SELECT t.scope FROM owners o JOIN tasks t ON t.owner = o.epoch AND (t.busy OR t.pending > 0)
+      WHERE o.beat < now() - $2::bigint * interval '1 millisecond'
+      UNION SELECT r.scope FROM reservations r WHERE NOT EXISTS (
+        SELECT FROM owners o
+        WHERE o.epoch = r.owner AND o.beat >= now() - $2::bigint * interval '1 millisecond')) left_behind
+      JOIN scopes s ON s.id = left_behind.scope)";
 
 /// Locks scopes before counters, in the order of `erase`, to avoid deadlocks.
 const LOCK_COUNTED: &str = "SELECT FROM scopes WHERE id IN (
@@ -76,6 +89,10 @@ const MINE: &str =
 
 const TURNS: &str = "SELECT id, begun, body FROM turns WHERE task = $1 ORDER BY id";
 
+/// The number of heartbeats between two looks for other owners and their tasks. Together with the time after
+/// which an owner counts as stopped this is under ten seconds.
+const HEARTBEATS_PER_LOOK: u32 = 2;
+
 /// The number of heartbeats between two removals of stopped owners.
 const HEARTBEATS_PER_CLEANUP: u32 = 10;
 
@@ -95,9 +112,14 @@ pub(super) struct Heart {
 }
 
 impl Heart {
-    pub(super) fn start(link: Link, epoch: i64, beat: Duration, lapse: Duration) -> Self {
+    pub(super) fn start(
+        link: Link,
+        epoch: i64,
+        options: &PostgresOptions,
+        signals: &Arc<PgSignals>,
+    ) -> Self {
         let (task, over) = (TaskTracker::new(), CancellationToken::new());
-        let beating = task.spawn(heartbeat(link, epoch, beat, lapse, over.clone()));
+        let beating = task.spawn(heartbeat(link, epoch, options.clone(), Arc::clone(signals), over.clone()));
         task.close();
         #[cfg(not(any(test, feature = "test-util")))]
         drop(beating);
@@ -122,13 +144,23 @@ impl Heart {
     }
 }
 
-async fn heartbeat(link: Link, epoch: i64, beat: Duration, lapse: Duration, over: CancellationToken) {
+async fn heartbeat(
+    link: Link,
+    epoch: i64,
+    options: PostgresOptions,
+    signals: Arc<PgSignals>,
+    over: CancellationToken,
+) {
+    let PostgresOptions { beat, lapse, .. } = options;
     let mut ticks = tokio::time::interval(beat);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut beats, mut missed) = (0_u32, false);
     while over.run_until_cancelled(ticks.tick()).await.is_some() {
         beats = beats.wrapping_add(1);
         let mut done = link.query(BEAT, &[&epoch]).await.map(drop);
+        if done.is_ok() && beats.is_multiple_of(HEARTBEATS_PER_LOOK) {
+            done = timeout(beat.max(lapse / 4), look(&link, epoch, lapse, &signals)).await.unwrap_or(Ok(()));
+        }
         if done.is_ok() && beats.is_multiple_of(HEARTBEATS_PER_CLEANUP) {
             // Bounded, so that the next heartbeat is not late; the removal is repeated anyway.
             done = timeout(beat.max(lapse / 4), clean(&link, lapse)).await.unwrap_or(Ok(()));
@@ -142,6 +174,15 @@ async fn heartbeat(link: Link, epoch: i64, beat: Duration, lapse: Duration, over
         missed = done.is_err();
     }
     let _ = link.query(LEAVE, &[&epoch]).await;
+}
+
+/// Looks for other owners, and for tasks of stopped ones, once for all agents.
+async fn look(link: &Link, epoch: i64, lapse: Duration, signals: &PgSignals) -> Result<(), StoreError> {
+    let Some(row) = link.query_opt(LOOK, &[&epoch, &millis(lapse)]).await? else { return Ok(()) };
+    signals.set_others(row.get(0));
+    let agents: Vec<&str> = row.get(1);
+    signals.orphaned(agents.into_iter().map(|agent| plain(agent).into()));
+    Ok(())
 }
 
 async fn clean(link: &Link, lapse: Duration) -> Result<(), StoreError> {

@@ -16,7 +16,7 @@ use super::{
     owner, reservations,
 };
 use crate::store::{
-    IdempotentAnswer, Links, MAX_CHILDREN, Outcome, Projection, Scope, StoreError, StoredEvent, StoredTask,
+    IdempotentAnswer, Links, MAX_CHILDREN, Moved, Outcome, Projection, Scope, StoreError, StoredEvent, StoredTask,
     codec::{Blobs, Digest, Draft, damaged, decode_segment, digests},
 };
 
@@ -45,7 +45,8 @@ const EVENTS: &str = "SELECT s.body, s.refs FROM tasks t JOIN segments s ON s.ta
   WHERE t.id = $1 AND t.scope = $2 AND s.last_seq > $3 AND s.first_seq <= $4 ORDER BY s.last_seq";
 
 const MOVED: &str =
-    "SELECT k.place FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS k(id, seq, place)
+    "SELECT k.place, t.seq, (t.busy OR t.pending > 0) AND t.owner <> $3
+  FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS k(id, seq, place)
   JOIN tasks t ON t.id = k.id WHERE t.seq > k.seq";
 
 const BLOBS: &str = "SELECT b.task, b.digest, b.body
@@ -119,12 +120,15 @@ impl Told {
 pub(super) async fn changed_since(
     store: &PostgresStore,
     known: &[(TaskId, Seq)],
-) -> Result<Vec<TaskId>, StoreError> {
+) -> Result<Vec<Moved>, StoreError> {
     let (ids, seqs): (Vec<_>, Vec<i64>) =
         known.iter().map(|(id, seq)| (text(id.as_str()), seq.0 as i64)).unzip();
-    let rows = store.reads().query(MOVED, &[&ids, &seqs]).await?;
-    let id = |row: &Row| known.get(usize::try_from(row.get::<_, i64>(0) - 1).ok()?).map(|(id, _)| id.clone());
-    Ok(rows.iter().filter_map(id).collect())
+    let rows = store.reads().query(MOVED, &[&ids, &seqs, &store.epoch]).await?;
+    let moved = |row: &Row| {
+        let (id, _) = known.get(usize::try_from(row.get::<_, i64>(0) - 1).ok()?)?;
+        Some(Moved { id: id.clone(), seq: seq(row.get(1)), held: row.get(2) })
+    };
+    Ok(rows.iter().filter_map(moved).collect())
 }
 
 /// Decodes a sequence number.

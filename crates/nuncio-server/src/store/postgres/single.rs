@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 use super::{
     PostgresStore,
     judge::free_for,
-    names::{scope_id, text},
+    names::{plain, scope_id, text},
     read::seq,
 };
 use crate::store::{
@@ -15,7 +15,8 @@ use crate::store::{
     judge::{self, TaskFacts},
 };
 
-/// The update of the scope locks it against a concurrent erasure.
+/// Returns the id of the reservation that the reply ends. The update of the scope locks it against a
+/// concurrent erasure.
 const REPLY: &str = "WITH scope AS (
       INSERT INTO scopes VALUES ($1, $2, $3, $4)
       ON CONFLICT (id) DO UPDATE SET agent = excluded.agent RETURNING id),
@@ -24,7 +25,8 @@ const REPLY: &str = "WITH scope AS (
       WHERE a.scope = $1 AND a.key = $5 AND r.id = a.reserved AND r.owner = $9 RETURNING r.id)
   INSERT INTO answers AS a (scope, key, digest, at, reply) SELECT id, $5, $6, $7, $8 FROM scope
   ON CONFLICT (scope, key) DO UPDATE SET at = excluded.at, reply = excluded.reply, reserved = NULL
-    WHERE a.reserved IN (SELECT id FROM ended)";
+    WHERE a.reserved IN (SELECT id FROM ended)
+  RETURNING (SELECT id FROM ended)";
 
 /// The task of a change of a turn that was not accepted.
 const FACTS: &str =
@@ -80,12 +82,12 @@ pub(super) async fn put_reply(
     key: &IdempotencyKey,
     reply: &Message,
     at: Timestamp,
-) -> Result<(), StoreError> {
+) -> Result<Option<TaskId>, StoreError> {
     let reply = serde_json::to_vec(reply).map_err(StoreError::broken)?;
     let (tenant, owner) = (scope.tenant.as_deref().map(text), scope.owner.as_deref().map(text));
-    store
+    let row = store
         .reads()
-        .query(
+        .query_opt(
             REPLY,
             &[
                 &scope_id(scope),
@@ -100,7 +102,8 @@ pub(super) async fn put_reply(
             ],
         )
         .await?;
-    Ok(())
+    let id = row.and_then(|row| row.get::<_, Option<&str>>(0).map(|id| plain(id).into_owned().into()));
+    Ok(id)
 }
 
 pub(super) async fn update_turn(

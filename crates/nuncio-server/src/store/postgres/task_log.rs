@@ -8,17 +8,33 @@ use tokio::sync::oneshot;
 
 use super::{PostgresStore, forget, link::persist, list, owner, read, reservations, single, write::BatchJob};
 use crate::store::{
-    Commit, IdempotencyKey, IdempotentAnswer, Links, Orphan, Projection, Prune, Refused, Reservation, Scope,
-    StoreError, StoredEvent, StoredTask, TaskLog, TaskPage, TaskQuery, TurnChange,
+    Commit, IdempotencyKey, IdempotentAnswer, Links, Moved, Orphan, Projection, Prune, Refused, Reservation, Scope,
+    Signals as _, StoreError, StoredEvent, StoredTask, TaskLog, TaskPage, TaskQuery, Topic, TurnChange,
 };
+
+impl PostgresStore {
+    /// Signals a change of a task.
+    pub(super) fn tell(&self, scope: &Scope, id: &TaskId) {
+        self.signals.send(Topic::Tasks(Arc::clone(&scope.agent)), id.as_str());
+    }
+}
 
 #[async_trait]
 impl TaskLog for PostgresStore {
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
         let (done, results) = oneshot::channel();
         let stopped = || StoreError::down("the writer has stopped");
+        // Collected only where somebody may listen.
+        let about: Vec<_> = match self.signals.has_others() {
+            true => batch.iter().map(|commit| (Arc::clone(&commit.scope), commit.task_id.clone())).collect(),
+            false => Vec::new(),
+        };
         self.queue.send(BatchJob { batch, done }).await.map_err(|_| stopped())?;
-        results.await.map_err(|_| stopped())?
+        let results = results.await.map_err(|_| stopped())??;
+        for ((scope, id), _) in about.iter().zip(&results).filter(|(_, result)| result.is_ok()) {
+            self.tell(scope, id);
+        }
+        Ok(results)
     }
 
     async fn task(&self, scope: &Scope, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
@@ -29,7 +45,7 @@ impl TaskLog for PostgresStore {
         read::shown(self, scope, id, shown).await
     }
 
-    async fn changed_since(&self, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
+    async fn changed_since(&self, known: &[(TaskId, Seq)]) -> Result<Vec<Moved>, StoreError> {
         read::changed_since(self, known).await
     }
 
@@ -66,7 +82,10 @@ impl TaskLog for PostgresStore {
         reply: Arc<Message>,
         at: Timestamp,
     ) -> Result<(), StoreError> {
-        single::put_reply(self, scope, &key, &reply, at).await
+        if let Some(id) = single::put_reply(self, scope, &key, &reply, at).await? {
+            self.tell(scope, &id);
+        }
+        Ok(())
     }
 
     async fn reserve(&self, reservation: Reservation) -> Result<Result<(), Refused>, StoreError> {
@@ -74,7 +93,9 @@ impl TaskLog for PostgresStore {
     }
 
     async fn release(&self, scope: &Scope, id: &TaskId) -> Result<(), StoreError> {
-        reservations::release(self, scope, id).await
+        reservations::release(self, scope, id).await?;
+        self.tell(scope, id);
+        Ok(())
     }
 
     async fn abandoned(&self, agent: &str, limit: usize) -> Result<Vec<Reservation>, StoreError> {

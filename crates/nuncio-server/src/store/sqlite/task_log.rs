@@ -10,8 +10,8 @@ use crate::{
     large_work::{self, LARGE},
     size,
     store::{
-        Commit, IdempotencyKey, IdempotentAnswer, Links, Orphan, Projection, Prune, Refused, Reservation,
-        Scope, StoreError, StoredEvent, StoredTask, TaskLog, TaskPage, TaskQuery, TurnChange, codec,
+        Commit, IdempotencyKey, IdempotentAnswer, Links, Moved, Orphan, Projection, Prune, Refused,
+        Reservation, Scope, StoreError, StoredEvent, StoredTask, TaskLog, TaskPage, TaskQuery, TurnChange, codec,
     },
 };
 
@@ -47,7 +47,7 @@ impl TaskLog for SqliteStore {
         self.readers.ask(move |db| read::shown(db, &scope, id.as_str(), shown)).await
     }
 
-    async fn changed_since(&self, _: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
+    async fn changed_since(&self, _: &[(TaskId, Seq)]) -> Result<Vec<Moved>, StoreError> {
         // No other owner has the file open.
         Ok(Vec::new())
     }

@@ -21,6 +21,17 @@ pub struct StoredTask {
     pub memo: Option<Bytes>,
 }
 
+/// A task that has entries after a given number.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Moved {
+    /// The task.
+    pub id: TaskId,
+    /// The number of its last entry.
+    pub seq: Seq,
+    /// As [`StoredTask::held`].
+    pub held: bool,
+}
+
 /// An entry of a log.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StoredEvent {

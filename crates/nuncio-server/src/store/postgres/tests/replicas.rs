@@ -5,7 +5,7 @@ use nuncio_protocol::{Seq, TaskState};
 
 use super::*;
 use crate::store::{
-    Commit, Refused, TaskQuery,
+    Commit, Heard, Refused, TaskQuery, Topic,
     conformance::{Writer, at, commit_one, creation, events, key, opening, scope, stored},
 };
 
@@ -177,4 +177,62 @@ async fn a_store_waits_for_a_server_that_restarts() {
     .await;
     drop(_server);
     let _ = std::fs::remove_dir_all(data);
+}
+
+/// A commit at one owner is heard by the others, with the task's id, and not by itself.
+#[tokio::test]
+async fn a_commit_is_signalled_to_the_other_owners() {
+    let url = postgres::database().await;
+    let (one, two) = (connect(&url).await, connect(&url).await);
+    let tasks = || Topic::Tasks("agent".into());
+    let (mut own, mut heard) = (one.signals().subscribe(tasks()), two.signals().subscribe(tasks()));
+    let mut strangers = two.signals().subscribe(Topic::Tasks("other".into()));
+    let mut writer = Writer::create(&shared(&one), &scope("ann"), "t-'1\\", "c-1", 1).await;
+    let is_named = |heard: &Heard| matches!(heard, Heard::Keys(keys) if keys.contains("t-'1\\"));
+    // The connections may not listen yet: then the next commit is heard.
+    for when in 2.. {
+        if is_named(&heard.next().await) {
+            break;
+        }
+        writer.status(TaskState::Working, when).await;
+    }
+    assert!(!is_named(&own.next().await), "a server knows what it writes");
+    assert!(!is_named(&strangers.next().await));
+    one.signals().send(Topic::Records("key".into()), "k");
+    let mut records = two.signals().subscribe(Topic::Records("key".into()));
+    while !matches!(records.next().await, Heard::Keys(_)) {
+        one.signals().send(Topic::Records("key".into()), "k");
+    }
+}
+
+/// Without its connection nothing is heard, and it comes back by itself.
+#[tokio::test]
+async fn signals_survive_the_end_of_their_connection() {
+    let url = postgres::database().await;
+    let (one, two) = (connect(&url).await, connect(&url).await);
+    let topic = || Topic::Records("key".into());
+    let mut heard = two.signals().subscribe(topic());
+    let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    for _ in 0..3 {
+        eventually("a signal", async || {
+            one.signals().send(topic(), "k");
+            matches!(heard.next().await, Heard::Keys(_)).then_some(())
+        })
+        .await;
+        postgres::run(&url, end).await;
+        while heard.next().await != Heard::Everything {}
+    }
+}
+
+/// The heartbeat finds what stopped owners left, for all agents at once, and says so per agent.
+#[tokio::test]
+async fn orphans_are_signalled_to_their_agents() {
+    let url = postgres::database().await;
+    let (one, two) = (connect(&url).await, connect(&url).await);
+    let mut orphans = two.signals().subscribe(Topic::Orphans("agent".into()));
+    Writer::create(&shared(&one), &scope("ann"), "t-1", "c-1", 1).await;
+    one.close().await;
+    orphans.next().await;
+    assert_eq!(two.adopt("agent", 9).await.unwrap().len(), 1);
 }
