@@ -6,6 +6,8 @@
 //! | `prefer` (default) | if the server offers it | any: stops eavesdroppers, not impostors |
 //! | `require` | always | any, or one issued by `sslrootcert` if that is set |
 //! | `verify-full` | always | issued by `sslrootcert` or the system's roots, for this host name |
+//!
+//! `signals=off` stops LISTEN and NOTIFY, for a pooler in transaction mode.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -36,6 +38,8 @@ pub(super) struct Address {
     pub(super) tls: MakeRustlsConnect,
     /// The address without the password, for messages.
     pub(super) place: String,
+    /// False if the address switches signals off.
+    pub(super) signals: bool,
     /// `sslmode` and `sslrootcert`, for PostgreSQL's client programs.
     ssl: (String, Option<String>),
 }
@@ -81,14 +85,20 @@ impl Address {
         if path.matches('@').count() > 1 || path.contains('@') != authority.contains('@') {
             return Err(invalid("has an @ or / in its user or password; write %40 or %2F"));
         }
-        let (mut mode, mut roots, mut others) = ("prefer", None, Vec::new());
+        let (mut mode, mut roots, mut signals, mut others) = ("prefer", None, "on", Vec::new());
         for option in query.split('&').filter(|option| !option.is_empty()) {
             match option.split_once('=') {
                 Some(("sslmode", value)) => mode = value,
+                Some(("signals", value)) => signals = value,
                 Some(("sslrootcert", value)) => roots = Some(value.replace("%2F", "/")),
                 _ => others.push(option),
             }
         }
+        let signals = match signals {
+            "on" => true,
+            "off" => false,
+            _ => return Err(invalid("has unknown signals; use on or off")),
+        };
         let ssl = (mode.to_owned(), roots.clone());
         let plain = format!("postgres://{path}?{}", others.join("&"));
         let mut config: Config = plain.parse().map_err(|error| {
@@ -116,7 +126,7 @@ impl Address {
             config.application_name("nuncio");
         }
         let tls = MakeRustlsConnect::new(trust.into_config()?);
-        Ok(Self { place: place(&config), config, tls, ssl })
+        Ok(Self { place: place(&config), config, tls, signals, ssl })
     }
 }
 

@@ -143,7 +143,7 @@ impl PostgresStore {
         drop(session);
         let link = |patience| Link::new(Arc::clone(&address), Setup::within(options.durability, patience));
         let pool = |connections| Pool::new(&address, options.durability, connections, options.list_timeout);
-        let (signals, connection) = PgSignals::start(&address, epoch, options.signals);
+        let (signals, connection) = PgSignals::start(&address, epoch, options.signals && address.signals);
         let (queue, jobs) = mpsc::channel(QUEUE);
         tokio::spawn(BatchWriter::new(link(options.patience), epoch, options.large).run(jobs));
         let (records, puts) = mpsc::channel(QUEUE);

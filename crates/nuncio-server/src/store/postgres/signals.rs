@@ -69,7 +69,7 @@ pub(super) struct PgSignals {
     queue: mpsc::UnboundedSender<(Topic, String)>,
     /// False if this is known to be the only owner.
     has_others: AtomicBool,
-    /// False once subscribers have to poll because signals are switched off.
+    /// False if signals are switched off: subscribers poll.
     is_on: bool,
 }
 
@@ -217,7 +217,7 @@ impl Session {
                 }
                 _ = echo.tick() => {
                     if awaited {
-                        let why = "its own signals do not come back; behind a pooler in transaction mode set data.signals to false";
+                        let why = "its own signals do not come back; behind a pooler in transaction mode add ?signals=off to the address of the database";
                         return (echoed, StoreError::down(why));
                     }
                     awaited = true;
