@@ -104,7 +104,8 @@ impl Recovery {
 pub(super) fn spawn_maintenance(core: &Arc<Core>) {
     if core.keeps_turns() || !core.recovery.retention.is_for_ever() {
         let shared = core.store.is_shared();
-        let orphans = shared.then(|| core.store.signals().subscribe(Topic::Orphans(Arc::clone(&core.agent.name))));
+        let orphans =
+            shared.then(|| core.store.signals().subscribe(Topic::Orphans(Arc::clone(&core.agent.name))));
         tokio::spawn(run(Arc::downgrade(core), orphans));
     }
 }

@@ -346,7 +346,8 @@ impl LiveState {
         (tracked.folded, tracked.committed) = (progress, progress);
         self.bytes.set(bytes);
         let item = |entry: &StoredEvent| StreamItem::new(Some(entry.seq), Arc::clone(&entry.event));
-        let items = if self.followers == 0 { Vec::new() } else { entries.iter().take(count).map(item).collect() };
+        let items =
+            if self.followers == 0 { Vec::new() } else { entries.iter().take(count).map(item).collect() };
         self.take_in(Advance { committed: progress, items });
         self.memo_is_old = true;
         if progress.seq >= moved.seq {

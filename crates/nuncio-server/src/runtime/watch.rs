@@ -55,7 +55,8 @@ impl Core {
             live.iter().map(|live| (live.id.clone(), live.lock().committed().seq)).collect();
         // A store that is down has accepted no writes meanwhile; the next look finds later ones.
         let moved = self.store.changed_since(&known).await.unwrap_or_default();
-        let moved = live.iter().filter_map(|live| Some((live, moved.iter().find(|moved| moved.id == live.id)?)));
+        let moved =
+            live.iter().filter_map(|live| Some((live, moved.iter().find(|moved| moved.id == live.id)?)));
         let follow = |(live, moved)| async move {
             if let Err(error) = self.follow_other(live, moved).await {
                 tracing::debug!(task = %live.id, %error, "a task of another server could not be read; trying again");
@@ -77,7 +78,8 @@ impl Core {
         let continues = {
             let state = live.lock();
             // Another server may have settled the task already, with entries that were never here.
-            let goes_on = || state.state().is_settled() && !lost.lock().is_stored_up_to(state.committed().seq);
+            let goes_on =
+                || state.state().is_settled() && !lost.lock().is_stored_up_to(state.committed().seq);
             state.owned_elsewhere || state.state().is_terminal() || goes_on()
         };
         if continues { Ok(live) } else { Err(super::unavailable()) }

@@ -15,10 +15,10 @@ use tokio::sync::watch;
 
 use super::{
     AdminTaskPage, AdminTaskQuery, Backlog, Commit, Delivery, DeliveryQuery, ErasureTarget, Expect,
-    IdempotencyKey, IdempotentAnswer, Lease, Leases, Links, MemoryStore, Moved, OperatorQueries, Orphan, Outbox,
-    Polling, Projection, Prune, PutRecord, Record, RecordQuery, Records, Redrive, Refused, Reservation, Scope,
-    Settled, Signals, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskLog, TaskPage, TaskQuery, TurnChange,
-    Webhook,
+    IdempotencyKey, IdempotentAnswer, Lease, Leases, Links, MemoryStore, Moved, OperatorQueries, Orphan,
+    Outbox, Polling, Projection, Prune, PutRecord, Record, RecordQuery, Records, Redrive, Refused,
+    Reservation, Scope, Settled, Signals, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskLog,
+    TaskPage, TaskQuery, TurnChange, Webhook,
 };
 
 use crate::{large_work::LARGE, size};

@@ -10,9 +10,10 @@ use nuncio_protocol::{Message, PushConfigId, Seq, Task, TaskId, Timestamp};
 
 use super::{
     AdminTaskPage, AdminTaskQuery, Backlog, Commit, Delivery, DeliveryQuery, ErasureTarget, Expect,
-    IdempotencyKey, IdempotentAnswer, Lease, Leases, Links, Moved, OperatorQueries, Orphan, Outbox, Projection,
-    Prune, PutRecord, Record, RecordQuery, Records, Redrive, Refused, Reservation, Scope, Settled, Signals, Store,
-    StoreError, StoredEvent, StoredTask, TaskCount, TaskLog, TaskPage, TaskQuery, TurnChange, Webhook,
+    IdempotencyKey, IdempotentAnswer, Lease, Leases, Links, Moved, OperatorQueries, Orphan, Outbox,
+    Projection, Prune, PutRecord, Record, RecordQuery, Records, Redrive, Refused, Reservation, Scope,
+    Settled, Signals, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskLog, TaskPage, TaskQuery,
+    TurnChange, Webhook,
 };
 
 /// Receives the measurements. Called within the store's operations, so it must not block.

@@ -112,12 +112,7 @@ pub(super) struct Heart {
 }
 
 impl Heart {
-    pub(super) fn start(
-        link: Link,
-        epoch: i64,
-        options: &PostgresOptions,
-        signals: &Arc<PgSignals>,
-    ) -> Self {
+    pub(super) fn start(link: Link, epoch: i64, options: &PostgresOptions, signals: &Arc<PgSignals>) -> Self {
         let (task, over) = (TaskTracker::new(), CancellationToken::new());
         let beating = task.spawn(heartbeat(link, epoch, options.clone(), Arc::clone(signals), over.clone()));
         task.close();

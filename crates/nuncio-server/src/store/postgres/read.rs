@@ -16,7 +16,8 @@ use super::{
     owner, reservations,
 };
 use crate::store::{
-    IdempotentAnswer, Links, MAX_CHILDREN, Moved, Outcome, Projection, Scope, StoreError, StoredEvent, StoredTask,
+    IdempotentAnswer, Links, MAX_CHILDREN, Moved, Outcome, Projection, Scope, StoreError, StoredEvent,
+    StoredTask,
     codec::{Blobs, Digest, Draft, damaged, decode_segment, digests},
 };
 
@@ -44,8 +45,7 @@ const TASK: &str = told!(
 const EVENTS: &str = "SELECT s.body, s.refs FROM tasks t JOIN segments s ON s.task = t.id
   WHERE t.id = $1 AND t.scope = $2 AND s.last_seq > $3 AND s.first_seq <= $4 ORDER BY s.last_seq";
 
-const MOVED: &str =
-    "SELECT k.place, t.seq, (t.busy OR t.pending > 0) AND t.owner <> $3
+const MOVED: &str = "SELECT k.place, t.seq, (t.busy OR t.pending > 0) AND t.owner <> $3
   FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS k(id, seq, place)
   JOIN tasks t ON t.id = k.id WHERE t.seq > k.seq";
 

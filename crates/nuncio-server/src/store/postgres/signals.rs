@@ -114,7 +114,9 @@ impl PgSignals {
 
 /// Ends the connection when it is dropped.
 #[derive(Debug)]
-pub(super) struct Connection(#[expect(dead_code, reason = "held for its drop")] Option<AbortOnDropHandle<()>>);
+pub(super) struct Connection(
+    #[expect(dead_code, reason = "held for its drop")] Option<AbortOnDropHandle<()>>,
+);
 
 impl Signals for PgSignals {
     fn send(&self, topic: Topic, key: &str) {
@@ -136,7 +138,11 @@ impl Signals for PgSignals {
     }
 }
 
-async fn run(signals: Arc<PgSignals>, address: Arc<Address>, mut queued: mpsc::UnboundedReceiver<(Topic, String)>) {
+async fn run(
+    signals: Arc<PgSignals>,
+    address: Arc<Address>,
+    mut queued: mpsc::UnboundedReceiver<(Topic, String)>,
+) {
     let (mut pause, mut failing) = (CONNECT_BACKOFF.base, false);
     loop {
         match timeout(PATIENCE, Session::open(&address)).await {
@@ -273,7 +279,10 @@ fn payloads(from: i64, all: HashMap<Topic, HashSet<String>>) -> Vec<Payload> {
                 if !some.is_empty() {
                     last.about.push((topic.clone(), std::mem::take(&mut some)));
                 }
-                payloads.push(std::mem::replace(&mut last, Payload { from, about: Vec::new(), everything: false }));
+                payloads.push(std::mem::replace(
+                    &mut last,
+                    Payload { from, about: Vec::new(), everything: false },
+                ));
                 bytes = 0;
             }
             bytes += more;
@@ -297,7 +306,13 @@ mod tests {
         for (keys, length) in [(0, 36), (1, 36), (500, 36), (40, MAX_KEY), (1, MAX_KEY + 1)] {
             let topic = Topic::Tasks("a\"b".into());
             let wanted: HashSet<String> = (0..keys).map(|i| format!("{i:0length$}")).collect();
-            let made = payloads(7, HashMap::from([(topic.clone(), wanted.clone()), (Topic::Deliveries, HashSet::from([String::new()]))]));
+            let made = payloads(
+                7,
+                HashMap::from([
+                    (topic.clone(), wanted.clone()),
+                    (Topic::Deliveries, HashSet::from([String::new()])),
+                ]),
+            );
             let mut found = HashSet::new();
             for payload in &made {
                 assert!(serde_json::to_string(payload).unwrap().len() < 7_900);

@@ -8,8 +8,9 @@ use tokio::sync::oneshot;
 
 use super::{PostgresStore, forget, link::persist, list, owner, read, reservations, single, write::BatchJob};
 use crate::store::{
-    Commit, IdempotencyKey, IdempotentAnswer, Links, Moved, Orphan, Projection, Prune, Refused, Reservation, Scope,
-    Signals as _, StoreError, StoredEvent, StoredTask, TaskLog, TaskPage, TaskQuery, Topic, TurnChange,
+    Commit, IdempotencyKey, IdempotentAnswer, Links, Moved, Orphan, Projection, Prune, Refused, Reservation,
+    Scope, Signals as _, StoreError, StoredEvent, StoredTask, TaskLog, TaskPage, TaskQuery, Topic,
+    TurnChange,
 };
 
 impl PostgresStore {
