@@ -23,6 +23,7 @@ mod http1_pool;
 
 mod post;
 
+mod events;
 mod fetch;
 mod tls;
 mod tls_offer;
@@ -45,6 +46,7 @@ use self::{
     resolve::{Resolver, Screening},
 };
 pub use self::{
+    events::{EventAnswer, ServerEvent},
     forward::ForwardBody,
     guard::{AddressKind, Policy, Refusal},
     post::{PostError, PostErrorKind, Posted},

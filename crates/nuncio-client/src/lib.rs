@@ -80,8 +80,8 @@ pub use self::{
     choose::{Candidate, Preferences, SPOKEN_BINDINGS, choose},
     client::{Client, Outgoing},
     egress::{
-        AddressKind, DEFAULT_MAX_BODY, Egress, EgressBuilder, ForwardBody, Policy, PostError, PostErrorKind,
-        Posted, Refusal, TlsError, TlsOffer,
+        AddressKind, DEFAULT_MAX_BODY, Egress, EgressBuilder, EventAnswer, ForwardBody, Policy, PostError,
+        PostErrorKind, Posted, Refusal, ServerEvent, TlsError, TlsOffer,
     },
     failure::{has_no_agent, was_not_sent},
     hosts::{FOREIGN_HOST, InterfaceHosts},

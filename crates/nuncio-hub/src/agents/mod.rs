@@ -1,8 +1,8 @@
 //! The kinds of agents, a folder each, and their shared parts.
 //!
 //! Reading order: this file has the table of kinds; `kind` the trait that each kind implements; `factory`
-//! builds agents; `demo`, `command` and `remote` are the kinds; `delegation` gives a task to another agent
-//! and follows it; `context_key`, `expiry`, `label` and `routes` are used by several kinds.
+//! builds agents; `demo`, `command`, `remote` and `model` are the kinds; `delegation` gives a task to another agent
+//! and follows it; `context_key`, `expiry`, `label`, `probe`, `routes` and `upstream_auth` are used by several kinds.
 
 mod command;
 mod context_key;
@@ -13,10 +13,13 @@ mod factory;
 mod hex;
 mod kind;
 mod label;
+mod model;
+mod probe;
 mod remote;
 mod routes;
 #[cfg(test)]
 mod toy;
+mod upstream_auth;
 
 use nuncio_protocol::{AgentCard, AgentProvider};
 
@@ -66,6 +69,7 @@ kinds! {
     Demo(config::Demo),
     Upstream(config::Upstream),
     Command(config::Command),
+    Model(config::Model),
     #[cfg(test)]
     Toy(Toy),
 }

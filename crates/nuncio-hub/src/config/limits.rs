@@ -34,6 +34,9 @@ pub struct Limits {
     /// Unfinished tasks of a caller, in the background as well; default: unlimited.
     #[schemars(example = 1000, range(min = 1))]
     pub unfinished_tasks: Option<u32>,
+    /// Tokens that models may use for a caller in a day (UTC), over all agents and hubs; default: unlimited.
+    #[schemars(example = 1000000, range(min = 1))]
+    pub tokens_per_day: Option<u64>,
     /// Percent of an agent's executions, processes and calls that one caller may hold while others want them;
     /// 0: all.
     #[schemars(range(max = 100))]
@@ -51,6 +54,7 @@ impl Default for Limits {
             tasks: None,
             streams: None,
             unfinished_tasks: None,
+            tokens_per_day: None,
             caller_share_percent: 25,
         }
     }
@@ -78,6 +82,9 @@ pub struct AgentLimits {
     /// Open streams; default: unlimited.
     #[schemars(example = 100, range(min = 1))]
     pub streams: Option<u32>,
+    /// Tokens that its model may use in a day (UTC), for all callers and over all hubs; default: unlimited.
+    #[schemars(example = 1000000, range(min = 1))]
+    pub tokens_per_day: Option<u64>,
 }
 
 /// A rate limit: requests per second, and a burst.

@@ -51,8 +51,8 @@ use self::{
 pub use self::{
     agent::{
         Agent, AgentKind, AgentName, AgentOrigin, Auth, CardSource, ClientIdentity, Command, CommandLine,
-        Credential, Demo, Environment, Extension, Follow, Format, Mode, OAuth2, Profile, Provider, Skill,
-        Trust, Upstream,
+        Credential, Demo, Environment, Extension, Follow, Format, Mode, Model, ModelDialect, ModelTarget,
+        OAuth2, Profile, Provider, Reasoning, Skill, Trust, Upstream,
     },
     calls::{AgentCalls, Calls},
     changes::{AgentChanges, Changes, changes},

@@ -86,6 +86,8 @@ definitions! {
         "Calls translated to another version or binding for a remote agent in proxy mode; lossy is true if the other version cannot express a part of the call";
     DENIALS Counter "denials" ["reason"]
         "Requests refused because of their caller: credentials_refused, attempts_limited, agent_denied or operation_denied";
+    MODEL_TOKENS Counter "model_tokens" ["agent" "kind"]
+        "Tokens of models by kind: input, output, cached (part of input) or reasoning (part of output)";
     AGENT_UP Gauge "agent_up" ["agent"]
         "1 if a remote agent answers, 0 if it does not; not for other agents";
     STORE_SECONDS Histogram "store_seconds" ["operation"]
@@ -146,6 +148,7 @@ pub(crate) struct Metrics {
     delivery_seconds: Histogram,
     translations: CounterFamily<6>,
     denials: CounterFamily<1>,
+    model_tokens: CounterFamily<2>,
     agent_up: GaugeFamily<1>,
     store_seconds: [Histogram; StoreOp::ALL.len()],
     store_errors: [Counter; StoreOp::ALL.len()],
@@ -193,6 +196,7 @@ impl Default for Metrics {
         let delivery_seconds = register(r, &DELIVERY_SECONDS, seconds());
         let translations = register(r, &TRANSLATIONS, CounterFamily::default());
         let denials = register(r, &DENIALS, CounterFamily::default());
+        let model_tokens = register(r, &MODEL_TOKENS, CounterFamily::default());
         let agent_up = register(r, &AGENT_UP, GaugeFamily::default());
         let store_seconds: HistogramFamily<1> =
             register(r, &STORE_SECONDS, Family::new_with_constructor(seconds as fn() -> Histogram));
@@ -236,6 +240,7 @@ impl Default for Metrics {
             delivery_seconds,
             translations,
             denials,
+            model_tokens,
             agent_up,
             ready,
             reloads,
@@ -302,6 +307,13 @@ impl Metrics {
     pub(crate) fn translations(self: &Arc<Self>, agent: &Arc<str>, to: (Version, Binding)) -> Translations {
         let cells = [const { [const { OnceLock::new() }; 2] }; Version::ALL.len() * Binding::ALL.len()];
         Translations { metrics: Arc::clone(self), agent: Arc::clone(agent), to, cells }
+    }
+
+    /// Counts tokens of an agent's model.
+    pub(crate) fn add_model_tokens(&self, agent: &str, kind: &'static str, tokens: u64) {
+        if tokens > 0 {
+            self.model_tokens.get_or_create(&labels(&MODEL_TOKENS, [agent, kind])).inc_by(tokens);
+        }
     }
 
     /// Sets whether a remote agent answers.

@@ -33,14 +33,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use self::proxy::Proxy;
 use self::{
     durable::{Durable, RemoteExecutor},
-    link::{
-        Link, card,
-        probe::{Condition, Health, Probe},
-    },
+    link::{Link, card},
 };
 use super::{
     AgentFactory, Kind, KindRoute, Label, Prepared, expiry,
     kind::{RuntimeSpec, TargetProblem},
+    probe::{Condition, Health, Probe},
 };
 use crate::{
     agent_urls::AgentUrls,

@@ -7,9 +7,9 @@ use nuncio_client::discover;
 use nuncio_protocol::AgentCard;
 use nuncio_server::CallerShare;
 
-use super::link::{Link, credentials, egress};
+use super::link::{Link, egress};
 use crate::{
-    agents::kind::TargetProblem,
+    agents::{kind::TargetProblem, upstream_auth::credentials},
     config::{CardSource, Upstream},
 };
 

@@ -1,22 +1,26 @@
 //! The kinds of agents, each with the keys that only it has.
 //!
 //! `nuncio.toml` is flat: the table of an agent has the keys of all agents and those of its kind, and the key
-//! of a kind (`url`, `command`, `demo`) selects it. A new kind is a file with its settings, which implements
+//! of a kind (`url`, `command`, `model`, `demo`) selects it. A new kind is a file with its settings, which implements
 //! [`KindKeys`], and a line in [`KINDS`].
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
-use super::{Agent, AgentKind, Command, Upstream, demo::DemoKeys};
+use super::{Agent, AgentKind, Command, Model, Upstream, demo::DemoKeys};
 use crate::config::{
     fields,
     file::{Files, Findings, Node, Value, read},
 };
 
 /// Every kind. The schema and the file that `nuncio init` writes have their keys in this order.
-pub(crate) const KINDS: &[KindEntry] =
-    &[KindEntry::of::<Upstream>(), KindEntry::of::<Command>(), KindEntry::of::<DemoKeys>()];
+pub(crate) const KINDS: &[KindEntry] = &[
+    KindEntry::of::<Upstream>(),
+    KindEntry::of::<Command>(),
+    KindEntry::of::<Model>(),
+    KindEntry::of::<DemoKeys>(),
+];
 
 /// An agent in the file that `nuncio init` writes: its name, and its keys.
 pub(crate) type Example = (&'static str, &'static [&'static str]);

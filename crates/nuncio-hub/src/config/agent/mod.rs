@@ -6,6 +6,7 @@ mod command;
 mod command_line;
 mod demo;
 mod kinds;
+mod model;
 mod name;
 mod remote;
 
@@ -19,6 +20,7 @@ pub use self::{
     card::{Extension, Provider, Skill},
     command::{Command, CommandLine, Environment, Format},
     demo::{Demo, Profile},
+    model::{Model, ModelDialect, ModelTarget, Reasoning},
     name::AgentName,
     remote::{CardSource, Follow, Mode, Trust, Upstream},
 };
@@ -32,7 +34,7 @@ use super::{
     form::{Form, HttpUrl, Opt, ValueList, schema_of, word},
 };
 
-/// An agent: exactly one of url, command and demo selects its kind.
+/// An agent: exactly one of url, command, model and demo selects its kind.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(default = "Agent::unnamed", deny_unknown_fields)]
 pub struct Agent {
@@ -127,6 +129,8 @@ pub enum AgentKind {
     Upstream(Box<Upstream>),
     /// A program.
     Command(Box<Command>),
+    /// A model.
+    Model(Box<Model>),
     /// The kind that tests add.
     #[cfg(test)]
     Toy(crate::agents::Toy),

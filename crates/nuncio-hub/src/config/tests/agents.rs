@@ -8,8 +8,8 @@ use serde_json::{Map, Value as Json, json};
 use super::{load, must};
 use crate::config::{
     Agent, AgentKind, AgentLimits, AgentOrigin, AgentPush, Auth, Calls, CardSource, Cards, ClientIdentity,
-    Command, Credential, Dialect, Extension, Follow, Format, Mode, OAuth2, Provider, Rate, Secret, Skill,
-    Trust, Upstream,
+    Command, Credential, Dialect, Extension, Follow, Format, Mode, Model, OAuth2, Provider, Rate, Reasoning,
+    Secret, Skill, Trust, Upstream,
 };
 
 #[track_caller]
@@ -110,6 +110,7 @@ fn an_upstream_agent_word_by_word() {
             rate: Some(Rate { per_second: 0.5, burst: None }),
             tasks: Some(3),
             streams: Some(4),
+            tokens_per_day: None,
         },
         push: AgentPush {
             chunks: Some(true),
@@ -318,4 +319,47 @@ fn how_calls_are_taken_by_all_and_by_one() {
         let problems = load(&format!("demo = true\n[calls]\n{wrong}")).err().unwrap().to_string();
         assert!(problems.contains("calls."), "{wrong}: {problems}");
     }
+}
+
+#[test]
+fn a_model_with_all_of_its_keys() {
+    let found = agent(
+        r#"
+        [agents.a]
+        model = "openai:http://localhost:11434/v1#llama3"
+        instructions_file = "/writer.md"
+        parameters = { temperature = 0.2, stop = ["x"] }
+        max_tokens = 2000
+        history_turns = 5
+        history_bytes = 1000
+        reasoning = "artifact"
+        fallback = ["anthropic:#claude-x"]
+        rerun = false
+        check_seconds = 7
+        pace_ms = 50
+        max_concurrent = 4
+        auth = { bearer = "s3cret" }
+        limits = { tokens_per_day = 9 }
+        "#,
+    );
+    let parameters = json!({ "temperature": 0.2, "stop": ["x"] });
+    let model = Model {
+        instructions_file: Some("/writer.md".into()),
+        parameters: parameters.as_object().unwrap().clone(),
+        max_tokens: Some(2000),
+        history_turns: 5,
+        history_bytes: 1000,
+        reasoning: Reasoning::Artifact,
+        fallback: vec!["anthropic:#claude-x".parse().unwrap()],
+        rerun: false,
+        check_every: Duration::from_secs(7),
+        pace: Duration::from_millis(50),
+        max_concurrent: Some(4),
+        auth: Auth { credential: Some(Credential::Bearer(Secret::new("s3cret"))), ..Auth::default() },
+        ..Model::new("openai:http://localhost:11434/v1#llama3".parse().unwrap())
+    };
+    let mut expected = Agent::new("a".parse().unwrap(), AgentKind::Model(Box::new(model)), AgentOrigin::File);
+    expected.limits.tokens_per_day = Some(9);
+    assert_eq!(found, expected);
+    assert!(!format!("{found:?}").contains("s3cret"), "{found:?}");
 }

@@ -1,16 +1,13 @@
 //! The link to a remote agent: connections, credentials and limits from its settings, the current card, and
 //! the agent's health as its answers show it.
 //!
-//! Reading order: this file, `card`, `probe` (health), `refusal` (errors for callers).
+//! Reading order: this file, `card`, `refusal` (errors for callers).
 
 pub(super) mod card;
-pub(super) mod probe;
 pub(super) mod refusal;
 
 use std::{
-    fs,
     net::IpAddr,
-    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -21,8 +18,8 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use arc_swap::ArcSwapOption;
 use nuncio_client::{
-    CardCache, Client, ClientCredentials, Credentials, Egress, FOREIGN_HOST, FetchedCard, InterfaceHosts,
-    RESUME_EXTENSION, RetryPolicy, Trust, TrustedKeys, was_not_sent,
+    CardCache, Client, Credentials, Egress, FOREIGN_HOST, FetchedCard, InterfaceHosts, RESUME_EXTENSION,
+    RetryPolicy, Trust, TrustedKeys, was_not_sent,
 };
 use nuncio_protocol::{
     AgentCard, CallContext, Caller, Error, ErrorKind, Result as CallResult, Version,
@@ -34,8 +31,13 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout};
 use url::Host;
 
-use self::probe::{Condition, Probe};
-use crate::config::{Auth, CardSource, Credential, Upstream};
+use crate::{
+    agents::{
+        probe::{Condition, Probe},
+        upstream_auth::{self, credentials, read},
+    },
+    config::{CardSource, Upstream},
+};
 
 /// Retries by the client itself: calls that were not sent, safe calls, and streams. Longer outages are
 /// handled by polling the task.
@@ -399,48 +401,5 @@ fn allowed_addresses(settings: &Upstream) -> Vec<IpAddr> {
 
 /// The egress for an agent, with its TLS settings.
 pub(crate) fn egress(settings: &Upstream) -> Result<Egress> {
-    let auth = &settings.auth;
-    let mut builder = Egress::builder().refuse_link_local(allowed_addresses(settings));
-    for file in &auth.authorities {
-        builder = builder.root_certificates(&read("auth.ca", file)?).context("auth.ca")?;
-    }
-    if let Some(identity) = &auth.identity {
-        let cert = read("auth.client_cert", &identity.cert)?;
-        let key = read("auth.client_key", &identity.key)?;
-        builder = builder.client_identity(&cert, &key).context("auth.client_cert")?;
-    }
-    Ok(builder.build()?)
-}
-
-/// The credentials that the hub presents to an agent.
-pub(crate) fn credentials(auth: &Auth) -> Result<Credentials> {
-    let mut credentials = Credentials::none();
-    match &auth.credential {
-        None => {}
-        Some(Credential::Bearer(token)) => credentials = credentials.bearer(token.reveal())?,
-        Some(Credential::Basic { user, password }) => {
-            credentials = credentials.basic(user, password.reveal())?
-        }
-        Some(Credential::OAuth2(oauth)) => {
-            let secret = oauth.client_secret.reveal();
-            let mut client = ClientCredentials::new(oauth.token_url.as_str(), &oauth.client_id, secret)?;
-            if !oauth.scopes.is_empty() {
-                client = client.scope(oauth.scopes.join(" "));
-            }
-            if let Some(audience) = &oauth.audience {
-                client = client.audience(audience);
-            }
-            credentials = credentials.client_credentials(client);
-        }
-    }
-    for (name, value) in &auth.headers {
-        credentials = credentials.header(name.as_str(), value.reveal())?;
-    }
-    Ok(credentials)
-}
-
-/// Reads the file that a key of the settings names. Errors name the key and not the path: it may be a
-/// secret that was put in the wrong key.
-fn read(key: &str, file: &Path) -> Result<Vec<u8>> {
-    fs::read(file).with_context(|| format!("{key}: the file cannot be read"))
+    upstream_auth::egress(&settings.auth, allowed_addresses(settings))
 }
