@@ -148,12 +148,15 @@ async fn an_answer_is_one_text_and_the_conversation_is_remembered() {
     );
 }
 
+/// A case: its name, the script, the state, the words of the status, the text of the answer, and the number of requests.
+type Case = (&'static str, Vec<Reply>, TaskState, String, &'static str, usize);
+
 /// Each end of an answer, in the order of the table: what the provider does, the state, its words, the artifacts, and
 /// the number of requests.
 #[tokio::test]
 async fn every_end_of_an_answer() {
     let long = "x".repeat(600);
-    let cases: Vec<(&str, Vec<Reply>, TaskState, String, &str, usize)> = vec![
+    let cases: Vec<Case> = vec![
         (
             "cut at the limit",
             vec![Reply::Events(vec![text("ab"), finish("length"), end(1, 1)])],

@@ -52,9 +52,9 @@ pub struct Command {
     #[serde(rename = "max_concurrent")]
     #[schemars(with = "u32", range(min = 1))]
     pub processes: usize,
-    /// Minimum time between two pieces of streamed text, in milliseconds.
+    /// Minimum time between two pieces of streamed text, in milliseconds; default: 100.
     #[serde(rename = "pace_ms", with = "Millis")]
-    #[schemars(range(min = 20, max = 1000))]
+    #[schemars(example = 100, range(min = 20, max = 1000))]
     pub pace: Duration,
     /// Maximum number of earlier turns of the conversation in the input of a program that speaks JSON; 0: none.
     #[serde(rename = "earlier_limit_turns")]

@@ -61,9 +61,9 @@ pub struct Model {
     #[serde(rename = "check_seconds", with = "Seconds")]
     #[schemars(range(min = 1))]
     pub check_every: Duration,
-    /// Minimum time between two pieces of streamed text, in milliseconds.
+    /// Minimum time between two pieces of streamed text, in milliseconds; default: 100.
     #[serde(rename = "pace_ms", with = "Millis")]
-    #[schemars(range(min = 20, max = 1000))]
+    #[schemars(example = 100, range(min = 20, max = 1000))]
     pub pace: Duration,
     /// Maximum number at a time: calls of a remote agent, or runs of a program.
     #[schemars(with = "Option<u32>", example = 64, range(min = 1))]

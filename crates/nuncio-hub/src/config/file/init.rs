@@ -77,7 +77,11 @@ fn every_key(kind: &KindEntry, shown: &[String]) -> Vec<String> {
         };
         *key != kind.key && kind.alternatives.iter().any(|(_, keys)| keys.iter().any(&is_within))
     };
-    keys.retain(|key| !is_alternative(key) && !shown.contains(key));
+    let is_shown = |key: &String| {
+        let table = key.split_once('.').map(|(table, _)| format!("{table}."));
+        shown.contains(key) || table.is_some_and(|table| shown.iter().any(|shown| shown.starts_with(&table)))
+    };
+    keys.retain(|key| !is_alternative(key) && !is_shown(key));
     keys
 }
 

@@ -61,6 +61,7 @@ fn all_touched() -> Arc<Metrics> {
     translations.count(Version::V0_3, Some(Binding::JsonRpc), false);
     translations.count(Version::V0_3, Some(Binding::JsonRpc), true);
     translations.count(Version::V1_0, Some(Binding::Grpc), true);
+    metrics.add_model_tokens("echo", "input", 3);
     metrics.agent_is("echo", false);
     metrics.reloaded(true);
     metrics.reloaded(false);
@@ -98,6 +99,7 @@ fn what_was_counted_is_told() {
         r#"nuncio_tasks{agent="echo",state="input_required"} 7"#.to_owned(),
         r#"nuncio_running_tasks{agent="echo"} 2"#.to_owned(),
         r#"nuncio_agent_up{agent="echo"} 0"#.to_owned(),
+        r#"nuncio_model_tokens_total{agent="echo",kind="input"} 3"#.to_owned(),
         r#"nuncio_store_seconds_count{operation="commit"} 1"#.to_owned(),
         r#"nuncio_store_errors_total{operation="commit"} 1"#.to_owned(),
         r#"nuncio_config_reloads_total{outcome="refused"} 1"#.to_owned(),
