@@ -91,7 +91,8 @@ async fn agents_on_the_command_line_are_checked_before_anything_is_served() {
     for (args, words) in [
         (&["--agent", "billing"][..], "NAME=SPEC"),
         (&["--agent", "Billing=https://x"], "is not a valid name of an agent"),
-        (&["--agent", "a=openai:http://x/v1#llama3"], "--agent a: unknown kind of agent"),
+        (&["--agent", "a=openai:http://x/v1"], "the name of the model is missing"),
+        (&["--agent", "a=mistral:http://x/v1#llama3"], "--agent a: unknown kind of agent"),
         (&["--agent", "a=ftp://x"], "unknown kind of agent"),
         (&["--agent", "echo=https://x", "--demo"], "the demo has an agent of this name"),
         (&["--agent", "a=cmd:"], "error: --agent a: expected a program and its arguments"),

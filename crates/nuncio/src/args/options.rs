@@ -368,7 +368,7 @@ impl clap::Args for Options {
         );
         let agent = Arg::new("agent").long("agent").value_name("NAME=SPEC").action(ArgAction::Append).help(
             "Serve an agent under this name: https://… for a remote agent that speaks A2A in any version; cmd:PROGRAM or \
-             cmd+json:PROGRAM for a program; may be repeated. Replaces an agent of that name in the file",
+             cmd+json:PROGRAM for a program; openai:URL#MODEL or anthropic:URL#MODEL for a model; may be repeated. Replaces an agent of that name in the file",
         );
         let allow_host = Arg::new("agent-allow-host")
             .long("agent-allow-host")
@@ -567,7 +567,7 @@ mod tests {
             ("Billing=https://x", "--agent Billing: is not a valid name of an agent"),
             ("tasks=https://x", "--agent tasks: is reserved"),
             ("https://me:s3cret@b.internal?x=y", "--agent: is not a valid name of an agent"),
-            ("a=openai:http://x#y", "--agent a: unknown kind of agent"),
+            ("a=mistral:http://x#y", "--agent a: unknown kind of agent"),
             ("a=s3cret:http://x#y", "--agent a: unknown kind of agent"),
         ] {
             let error = options(&["--agent", text]).unwrap_err().to_string();
