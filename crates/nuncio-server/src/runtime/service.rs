@@ -13,7 +13,7 @@ use nuncio_protocol::{
     SubscribeToTaskRequest, Task, TaskId, TaskPushNotificationConfig, TaskState, Validate as _,
     op::{Call, Reply},
 };
-use tokio::time::timeout;
+use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 
 use super::{
     COMMIT_TIMEOUT, Core,
@@ -309,7 +309,35 @@ impl Operations {
         // The permit comes first: a message that was admitted must not be refused afterwards.
         let permit = core.capacity.stream_permit()?;
         // `returnImmediately` has no meaning for a stream (spec 3.2.2).
-        match core.admit(cx, &scope, req, false).await? {
+        let admitted = core.admit(cx, &scope, req, false).await?;
+        let begun = match &admitted {
+            Admitted::Task(live, _) if live.key.is_some() && core.store.is_shared() => Some(live.clone()),
+            _ => None,
+        };
+        match (self.streamed(cx, &scope, admitted, permit, history_length).await, begun) {
+            // Another server may have received the same message first: its task is the answer.
+            (Err(error), Some(live)) if live.lock().is_lost() => {
+                let known = Box::pin(core.taken_elsewhere(cx, live.key.as_ref(), &live)).await?;
+                drop(live);
+                let known = known.ok_or(error)?;
+                let permit = core.capacity.stream_permit()?;
+                Box::pin(self.streamed(cx, &scope, known, permit, history_length)).await
+            }
+            (stream, _) => stream,
+        }
+    }
+
+    /// Opens the stream of an admitted message.
+    async fn streamed(
+        &self,
+        cx: &CallContext,
+        scope: &Arc<Scope>,
+        admitted: Admitted,
+        permit: OwnedSemaphorePermit,
+        history_length: Option<i32>,
+    ) -> Result<EventStream> {
+        let core = &self.core;
+        match admitted {
             Admitted::Queued(live) => {
                 let feed = Feed::open(core, live, permit, Start::Snapshot, Until::Terminal).await?;
                 Ok(feed.attended(Attendance::of_subscriber).into_stream())
@@ -343,7 +371,7 @@ impl Operations {
             Admitted::Known(id) => {
                 // Nothing was started, so the call may still be refused.
                 drop(permit);
-                Box::pin(self.resume(cx, &scope, &id, Until::Answered(Seq::ZERO), history_length)).await
+                Box::pin(self.resume(cx, scope, &id, Until::Answered(Seq::ZERO), history_length)).await
             }
             Admitted::Replied(reply) => {
                 let event = Event::Message(reply);

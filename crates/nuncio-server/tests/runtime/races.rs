@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
+use futures_util::StreamExt as _;
 use nuncio_server::{
     Limits, RuntimeBuilder,
     protocol::{A2aService as _, Caller, ErrorKind, ListTasksRequest, SendMessageResponse, TaskState},
@@ -439,5 +440,38 @@ async fn a_batch_that_takes_the_store_too_long_is_made_smaller() {
     harness.store.hold_writes(false);
     for sent in sends {
         assert_eq!(sent.await.unwrap().unwrap().status.state, TaskState::Completed);
+    }
+}
+
+/// Two servers get one message under one key at the same moment, by a send or by a stream: one task is made,
+/// and both callers get it.
+#[tokio::test(start_paused = true)]
+async fn the_loser_of_a_race_for_a_key_gets_the_task_of_the_winner() {
+    for idempotent in [false, true] {
+        for streams in [[false, false], [true, true], [true, false]] {
+            let data = MemoryStore::default();
+            let agent =
+                || ScriptedExecutor::steps([Step::Working, Step::Sleep(secs(2)), Step::Artifact("a", "x")]);
+            let servers = [(); 2].map(|()| {
+                let harness = server(&data, agent(), |builder| builder.idempotent(idempotent));
+                harness.calling(|cx| cx.idempotency_key = Some("k".to_owned()))
+            });
+            let say = Say::from("hi");
+            let answers = servers.iter().zip(streams).map(|(server, streams)| (server, streams, say.clone()));
+            let answers = answers.map(|(server, streams, say)| async move {
+                if streams {
+                    let items = server.stream(say).await.unwrap().map(Result::unwrap);
+                    let items: Vec<_> = items.collect().await;
+                    assert_eq!(items.last().unwrap().event().status().unwrap().state, TaskState::Completed);
+                    items.iter().find_map(|item| item.event().task_id().cloned()).unwrap()
+                } else {
+                    let task = server.task(say).await.unwrap();
+                    assert_eq!(task.status.state, TaskState::Completed);
+                    task.id
+                }
+            });
+            let ids = futures_util::future::join_all(answers).await;
+            assert_eq!(ids[0], ids[1], "idempotent: {idempotent}, streams: {streams:?}");
+        }
     }
 }

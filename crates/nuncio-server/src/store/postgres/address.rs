@@ -7,7 +7,7 @@
 //! | `require` | always | any, or one issued by `sslrootcert` if that is set |
 //! | `verify-full` | always | issued by `sslrootcert` or the system's roots, for this host name |
 //!
-//! `signals=off` stops LISTEN and NOTIFY, for a pooler in transaction mode.
+//! `signals=off` stops LISTEN and NOTIFY, for a proxy that drops notifications.
 
 use std::{
     ffi::{OsStr, OsString},

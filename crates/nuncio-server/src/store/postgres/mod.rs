@@ -70,8 +70,8 @@ pub struct PostgresOptions {
     pub patience: Duration,
     /// The timeout of a list, a count or an operator's query, and that of waiting for a connection for it.
     pub list_timeout: Duration,
-    /// Sends and receives signals by LISTEN and NOTIFY. Off behind a pooler in transaction mode: other owners
-    /// are then polled.
+    /// Sends and receives signals by LISTEN and NOTIFY. Off behind a proxy that drops notifications: other
+    /// owners are then polled.
     pub signals: bool,
     /// The interval of this owner's heartbeat.
     pub beat: Duration,
@@ -138,6 +138,7 @@ impl PostgresStore {
     pub async fn connect(url: &str, options: PostgresOptions) -> Result<Self, OpenError> {
         let address = Arc::new(Address::parse(url)?);
         let session = open(&address, LONG, options.durability).await?;
+        check_pooler(&session, &address, options.durability).await?;
         schema::migrate(&session, &address).await?;
         let epoch = owner::enter(&session).await.map_err(|error| schema::refused(&error, &address))?;
         drop(session);
@@ -187,6 +188,26 @@ impl PostgresStore {
     fn reads(&self) -> &Link {
         &self.readers[self.next_reader.fetch_add(1, Ordering::Relaxed) % READERS]
     }
+}
+
+/// Refuses a pooler that gives statements of one connection to several sessions: prepared statements and the
+/// settings of a session would be lost at random. Two open connections then meet in the same session.
+async fn check_pooler(
+    session: &PgSession,
+    address: &Address,
+    durability: Durability,
+) -> Result<(), OpenError> {
+    const PID: &str = "SELECT pg_catalog.pg_backend_pid()";
+    let refused = |error: StoreError| schema::refused(&error, address);
+    let second = open(address, LONG, durability).await?;
+    let mut pids = Vec::new();
+    for session in [session, &second, session, &second] {
+        pids.push(session.query_opt(PID, &[]).await.map_err(refused)?.map(|row| row.get::<_, i32>(0)));
+    }
+    if pids[0] == pids[1] || pids[1] == pids[2] || pids[0] != pids[2] {
+        return Err(schema::shared_session(address));
+    }
+    Ok(())
 }
 
 /// Opens a separate connection.

@@ -73,6 +73,13 @@ pub(super) async fn version(session: &PgSession, address: &Address) -> Result<i6
     row.map(|row| row.get(0)).ok_or_else(|| OpenError::NotOurs { place: address.place.clone() })
 }
 
+/// The error of a pooler in transaction mode.
+pub(super) fn shared_session(address: &Address) -> OpenError {
+    let detail = "a pooler shares its sessions between connections (transaction mode); set pool_mode = session \
+                  for this database, or connect to PostgreSQL itself";
+    OpenError::Other { place: address.place.clone(), detail: detail.to_owned() }
+}
+
 /// Turns a server's error into the reason for which the store could not be opened.
 pub(super) fn refused(error: &StoreError, address: &Address) -> OpenError {
     let place = address.place.clone();
@@ -81,6 +88,12 @@ pub(super) fn refused(error: &StoreError, address: &Address) -> OpenError {
         Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => OpenError::Denied { place, detail },
         Some(code) if code.code().starts_with("28") => OpenError::Denied { place, detail },
         Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => OpenError::ReadOnly { place },
+        // A statement was prepared in another session than this one.
+        Some(code)
+            if *code == SqlState::INVALID_SQL_STATEMENT_NAME || *code == SqlState::DUPLICATE_PSTATEMENT =>
+        {
+            shared_session(address)
+        }
         Some(code) if *code == SqlState::DATA_CORRUPTED || *code == SqlState::INDEX_CORRUPTED => {
             OpenError::Corrupt { place, detail }
         }

@@ -5,7 +5,7 @@
 //! sent are sent together. There are none while this is the only owner.
 //!
 //! The connection is checked by its own echo: PostgreSQL sends each signal to its sender too. A connection
-//! without an echo is replaced, which happens behind a pooler that gives each statement another session.
+//! without an echo is replaced.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -223,7 +223,7 @@ impl Session {
                 }
                 _ = echo.tick() => {
                     if awaited {
-                        let why = "its own signals do not come back; behind a pooler in transaction mode add ?signals=off to the address of the database";
+                        let why = "its own signals do not come back; if a proxy drops notifications, add ?signals=off to the address of the database";
                         return (echoed, StoreError::down(why));
                     }
                     awaited = true;

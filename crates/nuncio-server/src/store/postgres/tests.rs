@@ -6,6 +6,7 @@ mod maintenance;
 mod migrate;
 mod open;
 mod outbox;
+mod poolers;
 mod replicas;
 
 use std::{sync::Arc, time::Duration};
