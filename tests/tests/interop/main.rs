@@ -5,6 +5,7 @@
 
 mod checks;
 mod clients;
+mod models;
 mod quirks;
 mod sdk;
 mod servers;

@@ -17,6 +17,7 @@ mod hints;
 mod key;
 mod listen;
 mod logged;
+mod models;
 mod observed;
 mod packaging;
 mod push;

@@ -10,7 +10,7 @@ use nuncio_tests::{
 };
 use tokio::process::Command;
 
-use crate::{directory, path};
+use crate::{directory, models::Provider, path};
 
 /// A command and its expected outcome.
 struct Step {
@@ -79,6 +79,8 @@ struct Terminal {
     admin: SocketAddr,
     agent: SocketAddr,
     receiver: SocketAddr,
+    /// The provider of a model.
+    provider: SocketAddr,
     /// Hubs, the last one last.
     hubs: Vec<Process>,
     /// Events outside of the commands.
@@ -101,6 +103,7 @@ impl Terminal {
             admin,
             agent,
             receiver,
+            provider: free_address(),
             hubs: Vec::new(),
             others: Vec::new(),
             task: String::new(),
@@ -109,7 +112,13 @@ impl Terminal {
 
     /// The same command on the ports of this test, about the task that was told of, and in less time.
     fn here(&self, command: &str) -> String {
-        let ports = [(2602, self.hub), (2603, self.admin), (2604, self.receiver), (2702, self.agent)];
+        let ports = [
+            (2602, self.hub),
+            (2603, self.admin),
+            (2604, self.receiver),
+            (2702, self.agent),
+            (11434, self.provider),
+        ];
         // In two steps: a port of this test may begin as one of the usual ports does.
         let here = ports.iter().fold(command.to_owned(), |here, (usual, _)| {
             here.replace(&format!("127.0.0.1:{usual}"), &format!("<{usual}>"))
@@ -298,6 +307,22 @@ async fn a_program_as_an_agent() {
         ends("nuncio send", 0, &["working: looking", "two invoices are open", "completed"]),
     ];
     terminal.play("S7", &steps).await;
+}
+
+/// The provider is one of the tests, in place of the reader's own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_as_an_agent() {
+    let provider = Provider::start(&[("Hello Ann", true), ("Your name is Ann", true)]).await;
+    let mut terminal = Terminal { provider: provider.address(), ..Terminal::open("S6") };
+    let steps = [
+        stays("nuncio serve --agent writer=openai:", &["agents/writer"]),
+        ends("nuncio send", 0, &["Hello Ann", "completed"]),
+        ends("nuncio send", 0, &["Your name is Ann", "completed"]),
+    ];
+    terminal.play("S6", &steps).await;
+    let turns: Vec<String> =
+        provider.prompts()[1].as_array().unwrap().iter().map(|turn| turn["content"].to_string()).collect();
+    assert_eq!(turns, ["\"My name is Ann.\"", "\"Hello Ann\"", "\"What is my name?\""]);
 }
 
 /// Two hubs that each take the other's agent for theirs.
