@@ -130,7 +130,7 @@ mod tests {
             name: name.into(),
             url: format!("http://h/agents/{name}"),
             card: Arc::new(card),
-            is_behind: false,
+            shows_upstream: false,
         }
     }
 

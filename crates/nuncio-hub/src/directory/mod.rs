@@ -40,8 +40,8 @@ struct DirectoryEntry {
     name: Arc<str>,
     url: String,
     card: Arc<AgentCard>,
-    /// The agent is a remote one, and its upstream card is known.
-    is_behind: bool,
+    /// The agent is a remote one, and callers may read its upstream card.
+    shows_upstream: bool,
 }
 
 /// The paths of the directory, with their handlers.
@@ -71,7 +71,9 @@ impl Directory {
                 name: Arc::clone(agent.name()),
                 url: format!("{base}{}", agent_urls::path(agent.name())),
                 card: Arc::clone(&agent.shown().card),
-                is_behind: agent.upstream().is_some_and(|upstream| upstream.card().is_some()),
+                shows_upstream: agent
+                    .upstream()
+                    .is_some_and(|upstream| upstream.card_for_callers().is_some()),
             })
             .collect()
     }
@@ -135,7 +137,7 @@ fn for_this_caller(mut response: Response) -> Response {
 }
 
 /// An agent in the list.
-fn summary(DirectoryEntry { name, url, card, is_behind }: &DirectoryEntry) -> Value {
+fn summary(DirectoryEntry { name, url, card, shows_upstream }: &DirectoryEntry) -> Value {
     let skills: Vec<_> =
         card.skills.iter().map(|skill| json!({ "id": skill.id, "name": skill.name })).collect();
     let mut summary = json!({
@@ -148,7 +150,7 @@ fn summary(DirectoryEntry { name, url, card, is_behind }: &DirectoryEntry) -> Va
         "url": url,
         "card": card_url(url),
     });
-    if *is_behind {
+    if *shows_upstream {
         summary["upstreamCard"] = format!("{url}/upstream-card").into();
     }
     summary

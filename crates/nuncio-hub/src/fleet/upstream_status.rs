@@ -22,6 +22,10 @@ pub(crate) trait UpstreamStatus: Any + Send + Sync {
     /// The upstream card, unchanged; `None` if none was fetched yet.
     fn card(&self) -> Option<Value>;
 
+    /// The upstream card for callers: only if the operator shows it, because it contains the address of the
+    /// agent.
+    fn card_for_callers(&self) -> Option<Value>;
+
     /// The version and binding of calls to it; `None` before its card is known.
     fn speaks(&self) -> Option<(Version, Binding)>;
 

@@ -47,9 +47,12 @@ async fn the_card_of_an_agent_elsewhere_is_signed_anew_and_shown_as_it_came_to_t
     };
     let far = Running::start(signed("far.pem")).await;
     let original = get(&far, "/agents/echo/.well-known/agent-card.json", &[]).await.json;
-    let url = format!("{}/agents/echo", far.url).parse().unwrap();
-    let kind = AgentKind::Upstream(Box::new(Upstream::new(url)));
-    let agents = vec![Agent::new("far".parse().unwrap(), kind, AgentOrigin::Flag)];
+    let url: url::Url = format!("{}/agents/echo", far.url).parse().unwrap();
+    let remote = |name: &str, show_upstream| {
+        let kind = AgentKind::Upstream(Box::new(Upstream { show_upstream, ..Upstream::new(url.clone()) }));
+        Agent::new(name.parse().unwrap(), kind, AgentOrigin::Flag)
+    };
+    let agents = vec![remote("far", true), remote("hidden", false)];
     let hub = Hub::bind(Config { agents, ..signed("near.pem") }).await.unwrap();
     let keyring = hub.keyring();
     let hub = Running::run(hub);
@@ -77,11 +80,12 @@ async fn the_card_of_an_agent_elsewhere_is_signed_anew_and_shown_as_it_came_to_t
         ("conformance", Value::Null),
         ("echo", Value::Null),
         ("far", format!("{}/agents/far/upstream-card", hub.url).into()),
+        ("hidden", Value::Null),
         ("slow", Value::Null),
     ];
     assert_eq!(originals, BTreeMap::from(expected));
-    for path in ["/agents/echo/upstream-card", "/agents/none/upstream-card", "/agents/far/upstream-card/x"] {
-        assert_eq!(get(&hub, path, &[]).await.status, 404, "{path}");
+    for path in ["echo/upstream-card", "none/upstream-card", "hidden/upstream-card", "far/upstream-card/x"] {
+        assert_eq!(get(&hub, &format!("/agents/{path}"), &[]).await.status, 404, "{path}");
     }
     let made = NewApiKey { agents: Some(vec!["echo".to_owned()]), ..NewApiKey::named("a") };
     let (_, key) = keyring.create(made).await.unwrap();

@@ -178,6 +178,10 @@ impl UpstreamStatus for RemoteStatus {
         self.remote.link.load().connected().map(|connected| connected.card.json.clone())
     }
 
+    fn card_for_callers(&self) -> Option<Value> {
+        self.card().filter(|_| self.remote.link.load().settings.show_upstream)
+    }
+
     fn speaks(&self) -> Option<(Version, Binding)> {
         let connected = self.remote.link.load().connected()?;
         connected.client.candidates().first().map(|candidate| (candidate.version, candidate.binding))

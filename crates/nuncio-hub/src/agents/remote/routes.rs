@@ -32,9 +32,9 @@ pub(super) fn routes() -> Vec<KindRoute> {
     ]
 }
 
-/// Returns the upstream card unchanged, so that its signature stays valid.
+/// Returns the upstream card unchanged, so that its signature stays valid, if the operator shows it.
 fn upstream_card(call: RouteCall) -> BoxFuture<'static, Option<Response>> {
-    let card = call.agent.and_then(|agent| agent.upstream()?.card());
+    let card = call.agent.and_then(|agent| agent.upstream()?.card_for_callers());
     let answer = card.map(|card| ([(header::CACHE_CONTROL, "no-store")], Json(card)).into_response());
     std::future::ready(answer).boxed()
 }

@@ -82,6 +82,8 @@ pub struct Upstream {
     pub file_bytes: FileBytes,
     /// Callers with credentials may read its extended card.
     pub extended_card: bool,
+    /// Callers may read its own card at /agents/NAME/upstream-card, which shows its address.
+    pub show_upstream: bool,
     /// Maximum number at a time: calls of a remote agent, or runs of a program.
     #[schemars(with = "Option<u32>", example = 64, range(min = 1))]
     pub max_concurrent: Option<usize>,
@@ -122,6 +124,7 @@ impl Upstream {
             poll_every: Duration::from_secs(1),
             file_bytes: FileBytes::default(),
             extended_card: false,
+            show_upstream: false,
         }
     }
 }

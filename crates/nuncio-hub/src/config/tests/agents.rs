@@ -50,6 +50,7 @@ fn an_upstream_agent_word_by_word() {
         poll_seconds = 0.5
         file_bytes = "raw"
         extended_card = true
+        show_upstream = true
         trust = { keys = ["/k.json"], require = true }
         limits = { body_bytes = 1, parts = 2, max_task_bytes = 7, rate = { per_second = 0.5 }, tasks = 3, streams = 4 }
         push = { chunks = true, dialect = "neuralpost", secrets = [] }
@@ -95,6 +96,7 @@ fn an_upstream_agent_word_by_word() {
         poll_every: Duration::from_millis(500),
         file_bytes: FileBytes::Raw,
         extended_card: true,
+        show_upstream: true,
         ..Upstream::new("https://billing.internal/x".parse().unwrap())
     };
     let expected = Agent {
