@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::clock::now;
 
@@ -16,12 +16,14 @@ pub(crate) struct Probe {
     health: ArcSwap<Health>,
     /// Notified when the agent is not up any more.
     fell: Notify,
+    /// Counts the answers of the agent while messages wait for it.
+    answers: watch::Sender<u64>,
 }
 
 impl Default for Probe {
     fn default() -> Self {
         let health = Health { condition: Condition::Unknown, since: now() };
-        Self { health: ArcSwap::from_pointee(health), fell: Notify::new() }
+        Self { health: ArcSwap::from_pointee(health), fell: Notify::new(), answers: watch::Sender::new(0) }
     }
 }
 
@@ -37,6 +39,24 @@ impl Probe {
     /// Returns when the agent is not up any more.
     pub(in crate::agents) async fn fell(&self) {
         self.fell.notified().await;
+    }
+
+    /// The number of answers so far. It grows only while somebody waits for one.
+    pub(in crate::agents) fn answers(&self) -> u64 {
+        *self.answers.borrow()
+    }
+
+    /// Counts an answer of any kind, such as a fetched card.
+    pub(in crate::agents) fn answered(&self) {
+        if !self.is_up() || self.answers.receiver_count() > 0 {
+            self.answers.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// Returns when there are more answers than `seen`.
+    pub(in crate::agents) async fn until_answer(&self, seen: u64) {
+        // The sender is part of `self`, so the channel stays open.
+        let _ = self.answers.subscribe().wait_for(|count| *count > seen).await;
     }
 
     /// Stores the observed condition; true if it differs from the one before. A different reason alone is

@@ -52,7 +52,7 @@ pub use self::{
     agent::{
         Agent, AgentKind, AgentName, AgentOrigin, Auth, CardSource, ClientIdentity, Command, CommandLine,
         Credential, Demo, Environment, Extension, Follow, Format, Mode, Model, ModelDialect, ModelTarget,
-        OAuth2, Profile, Provider, Reasoning, Skill, Trust, Upstream,
+        OAuth2, Profile, Provider, Reasoning, Skill, Trust, Upstream, WhenDown,
     },
     calls::{AgentCalls, Calls},
     changes::{AgentChanges, Changes, changes},

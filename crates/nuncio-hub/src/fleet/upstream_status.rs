@@ -24,7 +24,9 @@ pub(crate) trait UpstreamStatus: Any + Send + Sync {
 
     /// The upstream card for callers: only if the operator shows it, because it contains the address of the
     /// agent.
-    fn card_for_callers(&self) -> Option<Value>;
+    fn card_for_callers(&self) -> Option<Value> {
+        None
+    }
 
     /// The version and binding of calls to it; `None` before its card is known.
     fn speaks(&self) -> Option<(Version, Binding)>;

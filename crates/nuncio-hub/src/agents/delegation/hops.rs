@@ -76,6 +76,7 @@ impl Hop {
 }
 
 /// A call that has passed the hop of an agent.
+#[derive(Clone)]
 pub(crate) struct Passage<'a> {
     hop: &'a Hop,
     /// The hops of the call, including this one.

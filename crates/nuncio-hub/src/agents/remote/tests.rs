@@ -4,6 +4,7 @@ mod bytes;
 mod cards;
 mod contexts;
 mod hosts;
+mod outage;
 mod patience;
 mod peer;
 mod pending_cancels;

@@ -22,7 +22,7 @@ pub use self::{
     demo::{Demo, Profile},
     model::{Model, ModelDialect, ModelTarget, Reasoning},
     name::AgentName,
-    remote::{CardSource, Follow, Mode, Trust, Upstream},
+    remote::{CardSource, Follow, Mode, Trust, Upstream, WhenDown},
 };
 pub(crate) use self::{
     auth::{AuthTable, OAuth2Table},

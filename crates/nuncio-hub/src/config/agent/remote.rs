@@ -67,6 +67,13 @@ pub struct Upstream {
     #[serde(rename = "give_up_hours", with = "Hours")]
     #[schemars(range(min = 1))]
     pub give_up: Duration,
+    /// A message that the agent cannot be sent because it is down. fail: is refused, with the reason. wait:
+    /// waits until the agent is back, in durable mode.
+    pub when_down: WhenDown,
+    /// Hours for which a message waits for the agent.
+    #[serde(rename = "wait_hours", with = "Hours")]
+    #[schemars(range(min = 1))]
+    pub wait: Duration,
     /// A message may be sent to it twice if it is unknown whether it arrived.
     pub idempotent: bool,
     /// Method of following its tasks; auto: the best one that it supports.
@@ -118,6 +125,8 @@ impl Upstream {
             // As long as a caller of the hub would wait.
             send_timeout: Duration::from_secs(600),
             give_up: Duration::from_secs(24 * 60 * 60),
+            when_down: WhenDown::default(),
+            wait: Duration::from_secs(24 * 60 * 60),
             max_concurrent: None,
             idempotent: false,
             follow: Follow::default(),
@@ -158,6 +167,10 @@ impl KindKeys for Upstream {
             table.wrong(&["trust", "require"], "needs trusted keys; add keys = [\"FILE\"]");
         }
         if table.is_text(&["mode"], "proxy") {
+            if table.is_text(&["when_down"], "wait") {
+                let why = "needs mode = \"durable\": in proxy mode the agent keeps its tasks, so the hub has none that waits";
+                table.wrong(&["when_down"], why);
+            }
             for key in AgentCalls::OF_TASKS {
                 if !table.has(&["calls", key]) {
                     continue;
@@ -185,6 +198,17 @@ pub enum Mode {
     Durable,
     // The agent: calls are forwarded.
     Proxy,
+}
+
+/// The fate of a message to an agent that is down.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenDown {
+    // It is refused at once.
+    #[default]
+    Fail,
+    // It waits.
+    Wait,
 }
 
 /// The source of a card that is not at the well-known path.

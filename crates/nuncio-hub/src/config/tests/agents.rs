@@ -9,7 +9,7 @@ use super::{load, must};
 use crate::config::{
     Agent, AgentKind, AgentLimits, AgentOrigin, AgentPush, Auth, Calls, CardSource, Cards, ClientIdentity,
     Command, Credential, Dialect, Extension, Follow, Format, Mode, Model, OAuth2, Provider, Rate, Reasoning,
-    Secret, Skill, Trust, Upstream,
+    Secret, Skill, Trust, Upstream, WhenDown,
 };
 
 #[track_caller]
@@ -50,6 +50,8 @@ fn an_upstream_agent_word_by_word() {
         poll_seconds = 0.5
         file_bytes = "raw"
         extended_card = true
+        when_down = "wait"
+        wait_hours = 3
         show_upstream = true
         trust = { keys = ["/k.json"], require = true }
         limits = { body_bytes = 1, parts = 2, max_task_bytes = 7, rate = { per_second = 0.5 }, tasks = 3, streams = 4 }
@@ -96,6 +98,8 @@ fn an_upstream_agent_word_by_word() {
         poll_every: Duration::from_millis(500),
         file_bytes: FileBytes::Raw,
         extended_card: true,
+        when_down: WhenDown::Wait,
+        wait: Duration::from_secs(3 * 60 * 60),
         show_upstream: true,
         ..Upstream::new("https://billing.internal/x".parse().unwrap())
     };

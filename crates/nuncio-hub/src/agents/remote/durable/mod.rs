@@ -2,10 +2,12 @@
 //! agent's capabilities.
 //!
 //! Reading order: this file (the executor), `turn` (one message), `send_once` (prevents a second send),
+//! `outage` (messages that wait for an agent that is down),
 //! `pending_cancels` (cancels that the agent has not received yet), `contexts` (context ids) and
 //! `task_owners`.
 
 mod contexts;
+pub(super) mod outage;
 pub(super) mod pending_cancels;
 pub(super) mod send_once;
 mod task_owners;
@@ -21,9 +23,10 @@ use tokio::time::Instant;
 
 use self::{
     contexts::Contexts,
+    outage::{Outage, Waited, remote_memo},
     pending_cancels::PendingCancels,
     task_owners::TaskOwners,
-    turn::{Memo, RemoteTurn},
+    turn::{RemoteTurn, TurnEnd},
 };
 use super::{
     RemoteParts,
@@ -35,6 +38,7 @@ use crate::{
         AgentFactory, Label,
         delegation::{Hop, refuse},
     },
+    config::WhenDown,
     telemetry::HubTelemetry,
 };
 
@@ -101,18 +105,43 @@ impl Executor for RemoteExecutor {
             Ok(passage) => passage,
             Err(error) => return refuse(&cx, &out, error).await,
         };
-        let Some((link, connected)) = self.connected(&cx).await else {
-            if let Some(memo) = Memo::read(cx.memo.as_deref()).filter(|_| out.is_canceled()) {
-                durable.pending_cancels.note(&memo.task).await;
+        let outage = Outage::new(durable, &cx, &out);
+        loop {
+            let seen = durable.link.load().probe.answers();
+            let (link, error) = match self.connected(&cx, &outage).await {
+                None => {
+                    let link = durable.link.load_full();
+                    let error = link.out_of_reach();
+                    (link, error)
+                }
+                Some((link, connected)) => {
+                    let turn = RemoteTurn::new(durable, &link, &connected, &cx, &out, &passage, &outage);
+                    match Box::pin(turn.run()).await? {
+                        TurnEnd::Done => return Ok(()),
+                        TurnEnd::NotSent(error) => (link, error),
+                    }
+                }
+            };
+            let is_stopped = cx.cancellation.is_cancelled();
+            if link.settings.when_down == WhenDown::Fail || is_stopped && !outage.waits() {
+                self.note_cancel(&cx, &out).await;
+                return refuse(&cx, &out, error).await;
             }
-            return refuse(&cx, &out, durable.link.load().out_of_reach()).await;
-        };
-        Box::pin(RemoteTurn::new(durable, &link, &connected, &cx, &out, passage).run()).await
+            // Boxed to keep this future small: few messages wait.
+            match Box::pin(outage.wait(&link, seen, &error)).await? {
+                Waited::Back => {}
+                Waited::Over(error) => return refuse(&cx, &out, error).await,
+                Waited::Stopped => {
+                    self.note_cancel(&cx, &out).await;
+                    return Ok(());
+                }
+            }
+        }
     }
 
     /// Cancels a task without a running execution. A running one cancels the remote task itself.
     async fn cancel(&self, cx: ExecContext) -> nuncio_protocol::Result<()> {
-        if let Some(memo) = Memo::read(cx.memo.as_deref()).filter(|_| !cx.cancellation.is_cancelled()) {
+        if let Some(memo) = remote_memo(cx.memo.as_deref()).filter(|_| !cx.cancellation.is_cancelled()) {
             self.0.cancel_or_note(&memo.task).await;
         }
         Ok(())
@@ -135,16 +164,28 @@ impl Executor for RemoteExecutor {
 }
 
 impl RemoteExecutor {
+    /// Notes the cancel of a task whose agent is out of reach.
+    async fn note_cancel(&self, cx: &ExecContext, out: &Emitter) {
+        if let Some(memo) = remote_memo(cx.memo.as_deref()).filter(|_| out.is_canceled()) {
+            self.0.pending_cancels.note(&memo.task).await;
+        }
+    }
+
     /// The connection to the agent. A resumed task waits for an agent that is not available yet: its remote
-    /// task exists, and may be done.
-    async fn connected(&self, cx: &ExecContext) -> Option<(Arc<Link>, Arc<link::Connected>)> {
+    /// task exists, and may be done. A message that was not sent waits elsewhere, with its own deadline.
+    async fn connected(
+        &self,
+        cx: &ExecContext,
+        outage: &Outage<'_>,
+    ) -> Option<(Arc<Link>, Arc<link::Connected>)> {
         let begun = Instant::now();
         loop {
             let link = self.0.link.load_full();
             if let Some(connected) = link.connected() {
                 return Some((link, connected));
             }
-            if !cx.resumed || cx.memo.is_none() || begun.elapsed() >= link.settings.give_up {
+            if !cx.resumed || cx.memo.is_none() || outage.waits() || begun.elapsed() >= link.settings.give_up
+            {
                 return None;
             }
             tokio::select! {

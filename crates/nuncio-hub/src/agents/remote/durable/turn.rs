@@ -5,6 +5,8 @@
 //! | a message | sent: as a stream if the agent streams, else as a call that returns immediately |
 //! | resumed after a crash, remote task known | followed, not sent |
 //! | resumed after a crash, remote task unknown | failed, unless a repeat is harmless |
+//! | resumed after a crash, the message waits for the agent (`outage`) | sent |
+//! | certainly not sent | refused by the executor, or it waits |
 //! | the agent requires an authorisation | followed, as it may be given outside of A2A; a message ends the turn |
 //! | canceled before it was sent | not sent |
 //! | canceled | the agent is asked to cancel, now or later (`pending_cancels`) |
@@ -25,6 +27,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{
     Durable,
+    outage::{Outage, remote_memo},
     pending_cancels::{CANCEL_TIMEOUT, is_unheard},
     send_once::{self, StoredClaim},
     task_owners,
@@ -164,11 +167,20 @@ impl Delegate for RemoteAgent<'_> {
     }
 }
 
+/// The end of a turn.
+pub(super) enum TurnEnd {
+    /// Its outcome is emitted.
+    Done,
+    /// The agent cannot be reached, which proves that it has not received the message.
+    NotSent(Error),
+}
+
 /// One message and its result.
 pub(super) struct RemoteTurn<'a> {
     delegation: Delegation<'a, RemoteAgent<'a>>,
     cx: &'a ExecContext,
     out: &'a Emitter,
+    outage: &'a Outage<'a>,
 }
 
 impl<'a> RemoteTurn<'a> {
@@ -178,7 +190,8 @@ impl<'a> RemoteTurn<'a> {
         connected: &'a Connected,
         cx: &'a ExecContext,
         out: &'a Emitter,
-        passage: Passage<'a>,
+        passage: &Passage<'a>,
+        outage: &'a Outage<'a>,
     ) -> Self {
         let settings = &link.settings;
         let pace = Pace {
@@ -189,7 +202,7 @@ impl<'a> RemoteTurn<'a> {
             give_up: settings.give_up,
         };
         let agent = RemoteAgent { durable, link, connected, cx, out };
-        Self { delegation: Delegation::new(passage, cx, out, pace, agent), cx, out }
+        Self { delegation: Delegation::new(passage.clone(), cx, out, pace, agent), cx, out, outage }
     }
 
     fn durable(&self) -> &'a Arc<Durable> {
@@ -201,8 +214,9 @@ impl<'a> RemoteTurn<'a> {
     }
 
     /// Runs the turn until it is done or canceled.
-    pub(super) async fn run(&self) -> Result<()> {
-        if self.cx.cancellation.is_cancelled() && !self.cx.resumed && self.out.is_canceled() {
+    pub(super) async fn run(&self) -> Result<TurnEnd> {
+        let waits = !self.cx.resumed || self.outage.waits();
+        if self.cx.cancellation.is_cancelled() && waits && self.out.is_canceled() {
             return Box::pin(self.cancel(Instant::now() + CANCEL_TIMEOUT)).await;
         }
         let mut work = std::pin::pin!(self.work());
@@ -210,11 +224,11 @@ impl<'a> RemoteTurn<'a> {
             biased;
             done = &mut work => return done,
             () = self.cx.cancellation.cancelled() => {}
-            () = self.until_authorized() => return Ok(()),
+            () = self.until_authorized() => return Ok(TurnEnd::Done),
         }
         if !self.out.is_canceled() {
             // The hub shuts down. The agent continues, and a durable store lets us resume the task later.
-            return Ok(());
+            return Ok(TurnEnd::Done);
         }
         let until = Instant::now() + CANCEL_TIMEOUT;
         if self.delegation.remote().is_none() {
@@ -252,16 +266,16 @@ impl<'a> RemoteTurn<'a> {
         }
     }
 
-    async fn work(&self) -> Result<()> {
-        let before = Memo::read(self.cx.memo.as_deref());
-        if !self.cx.resumed {
+    async fn work(&self) -> Result<TurnEnd> {
+        let before = remote_memo(self.cx.memo.as_deref());
+        if !self.cx.resumed || self.outage.waits() {
             return self.send(before).await;
         }
         match before {
             Some(memo) => {
                 self.delegation.to.claim_task(&memo.task).await?;
                 self.delegation.resume(memo.ids());
-                self.delegation.follow(None, None).await
+                self.delegation.follow(None, None).await.map(|()| TurnEnd::Done)
             }
             None if self.may_repeat() => self.send(None).await,
             None => Err(send_once::was_left()),
@@ -273,18 +287,18 @@ impl<'a> RemoteTurn<'a> {
     }
 
     /// Sends the message and follows the task.
-    async fn send(&self, before: Option<Memo>) -> Result<()> {
+    async fn send(&self, before: Option<Memo>) -> Result<TurnEnd> {
         let permit = match self.link().admit(&self.cx.call.caller).await {
             Ok(permit) => permit,
-            Err(error) => return Box::pin(refuse(self.cx, self.out, error)).await,
+            Err(error) if error.kind() == ErrorKind::Unavailable => return Ok(TurnEnd::NotSent(error)),
+            Err(error) => return self.refuse(error).await,
         };
+        Box::pin(self.outage.end()).await?;
         let claim = match self.claim().await {
             Ok(None) => return self.send_under(permit, before).await,
             Ok(Some(claim)) => claim,
             // Nothing was sent by this call and the outcome is open, so no failed task is created.
-            Err(error) if error.kind() == ErrorKind::Unavailable => {
-                return Box::pin(refuse(self.cx, self.out, error)).await;
-            }
+            Err(error) if error.kind() == ErrorKind::Unavailable => return self.refuse(error).await,
             Err(error) => return Err(error),
         };
         let done = self.send_under(permit, before).await;
@@ -293,6 +307,11 @@ impl<'a> RemoteTurn<'a> {
             claim.give_back().await;
         }
         done
+    }
+
+    /// Refuses the message.
+    async fn refuse(&self, error: Error) -> Result<TurnEnd> {
+        Box::pin(refuse(self.cx, self.out, error)).await.map(|()| TurnEnd::Done)
     }
 
     /// Claims the message where nothing else prevents a second send: it has an idempotency key, the agent
@@ -306,12 +325,14 @@ impl<'a> RemoteTurn<'a> {
         OptionFuture::from(claim).await.transpose()
     }
 
-    async fn send_under(&self, permit: Option<CallerPermit>, before: Option<Memo>) -> Result<()> {
+    async fn send_under(&self, permit: Option<CallerPermit>, before: Option<Memo>) -> Result<TurnEnd> {
         let ids = self.remote_ids(before.as_ref()).await;
         let (mut repeats, mut may_have_it) = (0, false);
         let error = loop {
             let error = match self.delegation.send(&ids).await {
-                Ok(answer) => return self.delegation.follow_answer(answer, permit).await,
+                Ok(answer) => {
+                    return self.delegation.follow_answer(answer, permit).await.map(|()| TurnEnd::Done);
+                }
                 Err(error) => error,
             };
             tracing::info!(task = %self.cx.task_id, %error, "the agent did not accept a message");
@@ -327,7 +348,8 @@ impl<'a> RemoteTurn<'a> {
         };
         let told = shown(&error, self.as_caller());
         if !may_have_it {
-            return Box::pin(refuse(self.cx, self.out, told)).await;
+            let not_sent = was_not_sent(&error);
+            return if not_sent { Ok(TurnEnd::NotSent(told)) } else { self.refuse(told).await };
         }
         let why =
             format!("{}; whether it received the message is not known; it is not sent again", words(&told));
@@ -363,7 +385,7 @@ impl<'a> RemoteTurn<'a> {
         for task in &cx.references {
             match durable.store.task(&scope, &task.id).await {
                 Ok(stored) => {
-                    let memo = stored.and_then(|stored| Memo::read(stored.memo.as_deref()));
+                    let memo = stored.and_then(|stored| remote_memo(stored.memo.as_deref()));
                     names.extend(memo.map(|memo| (task.id.clone(), memo.task)));
                 }
                 Err(error) => tracing::warn!(task = %task.id, %error, "a referenced task cannot be read"),
@@ -374,20 +396,20 @@ impl<'a> RemoteTurn<'a> {
 
     /// Asks the agent to cancel, until the deadline. While a task is being stopped, only its end can be
     /// emitted.
-    async fn cancel(&self, until: Instant) -> Result<()> {
+    async fn cancel(&self, until: Instant) -> Result<TurnEnd> {
         // A follow-up message belongs to the task of the memo.
-        let known = || Memo::read(self.cx.memo.as_deref()).map(Memo::ids);
-        let Some(remote) = self.delegation.remote().or_else(known) else { return Ok(()) };
+        let known = || remote_memo(self.cx.memo.as_deref()).map(Memo::ids);
+        let Some(remote) = self.delegation.remote().or_else(known) else { return Ok(TurnEnd::Done) };
         let left = until.saturating_duration_since(Instant::now());
         let late = |_| Error::from(ErrorKind::DeadlineExceeded);
         match timeout(left, self.delegation.cancel(&remote, left)).await.map_err(late).flatten() {
-            Ok(task) => self.delegation.emit_end(task).await,
+            Ok(task) => self.delegation.emit_end(task).await.map(|()| TurnEnd::Done),
             Err(error) => {
                 tracing::info!(task = %self.cx.task_id, %error, "the agent did not cancel");
                 if is_unheard(&error) {
                     self.durable().pending_cancels.note(&remote.task).await;
                 }
-                Ok(())
+                Ok(TurnEnd::Done)
             }
         }
     }

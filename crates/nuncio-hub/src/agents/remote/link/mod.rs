@@ -336,6 +336,7 @@ impl Link {
             },
         };
         self.breaker().succeeded();
+        self.probe.answered();
         condition
     }
 
