@@ -50,7 +50,6 @@ fn an_upstream_agent_word_by_word() {
         poll_seconds = 0.5
         file_bytes = "raw"
         extended_card = true
-        when_down = "wait"
         wait_hours = 3
         show_upstream = true
         trust = { keys = ["/k.json"], require = true }
@@ -98,7 +97,6 @@ fn an_upstream_agent_word_by_word() {
         poll_every: Duration::from_millis(500),
         file_bytes: FileBytes::Raw,
         extended_card: true,
-        when_down: WhenDown::Wait,
         wait: Duration::from_secs(3 * 60 * 60),
         show_upstream: true,
         ..Upstream::new("https://billing.internal/x".parse().unwrap())
@@ -368,4 +366,14 @@ fn a_model_with_all_of_its_keys() {
     expected.limits.tokens_per_day = Some(9);
     assert_eq!(found, expected);
     assert!(!format!("{found:?}").contains("s3cret"), "{found:?}");
+}
+
+#[test]
+fn only_a_hub_that_keeps_the_tasks_can_let_messages_wait() {
+    let found = agent("[agents.a]\nurl = \"http://a.example\"\nwhen_down = \"wait\"\n");
+    let AgentKind::Upstream(upstream) = found.kind else { panic!("{found:?}") };
+    assert_eq!((upstream.when_down, upstream.wait), (WhenDown::Wait, Duration::from_secs(24 * 60 * 60)));
+    let refused = load("[agents.a]\nurl = \"http://a.example\"\nmode = \"proxy\"\nwhen_down = \"wait\"\n");
+    let text = format!("{refused:?}");
+    assert!(text.contains("needs mode = "), "{text}");
 }
