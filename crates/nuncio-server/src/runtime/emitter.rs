@@ -4,12 +4,16 @@ use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use nuncio_protocol::{
-    Artifact, ArtifactId, Error, Event, Message, Metadata, Part, Result, Role, Seq, Task,
-    TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent,
+    Artifact, ArtifactId, ContextId, Error, Event, Message, Metadata, Part, Result, Role, Seq, Task,
+    TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
 
 use super::{record::Recorder, text_stream::TextStream};
-use crate::{id::new_id, size::MAX_MEMO_BYTES, store::PutRecord};
+use crate::{
+    id::new_id,
+    size::MAX_MEMO_BYTES,
+    store::{PutRecord, Scope},
+};
 
 /// Writes the events of an execution. When a call returns, the event has its number in the task's log.
 /// Callers see it when it is committed ([`Self::flush`] waits for that). Clones may emit concurrently.
@@ -231,6 +235,24 @@ impl Emitter {
     /// Return it from the executor, which ends the task. Or the execution is over.
     pub fn refuse(&self, error: Error) -> Result<()> {
         self.recorder.refuse(error)
+    }
+
+    /// The id of the task.
+    #[must_use]
+    pub fn task_id(&self) -> &TaskId {
+        self.recorder.task_id()
+    }
+
+    /// The id of its context.
+    #[must_use]
+    pub fn context_id(&self) -> &ContextId {
+        self.recorder.context_id()
+    }
+
+    /// The scope of the task, in which its log is read.
+    #[must_use]
+    pub fn scope(&self) -> &Arc<Scope> {
+        self.recorder.scope()
     }
 
     /// Waits until the task is interrupted.

@@ -22,7 +22,7 @@ use crate::{
     clock::now,
     id::new_id,
     size,
-    store::{Commit, IdempotencyKey, PutRecord, StoredTurn, Webhook},
+    store::{Commit, IdempotencyKey, PutRecord, Scope, StoredTurn, Webhook},
 };
 
 /// The author of an event.
@@ -52,6 +52,10 @@ impl Recorder {
 
     pub(super) fn live(&self) -> &LiveTaskRef {
         &self.live
+    }
+
+    pub(crate) fn scope(&self) -> &Arc<Scope> {
+        &self.live.scope
     }
 
     pub(crate) fn context_id(&self) -> &ContextId {
