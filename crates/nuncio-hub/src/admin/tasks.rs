@@ -179,7 +179,7 @@ pub(super) async fn erase(
             some => erased += some,
         }
     }
-    state.mailboxes.erase(whose.agent.as_deref(), whose.tenant.as_deref(), whose.owner.as_deref()).await?;
+    state.mailboxes.erase(&whose).await?;
     let subject = principal.unwrap_or_else(|| "anonymous callers".to_owned());
     Ok(Reply::new(Erased { erased }).subject(subject))
 }

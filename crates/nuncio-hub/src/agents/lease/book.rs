@@ -12,15 +12,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use nuncio_protocol::{TaskId, Timestamp};
-use nuncio_server::store::{Expect, PutRecord, Record, RecordQuery, Refused, Store, StoreError, Topic};
+use nuncio_server::store::{
+    Expect, PutRecord, Record, RecordChange, RecordQuery, Refused, Store, StoreError, Topic,
+};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::row::{CallData, LeaseId, Owner, TurnId, TurnRow};
 use crate::clock;
 
 /// The kinds of the records.
-pub(in crate::agents) const TURN: &str = "lease";
-pub(in crate::agents) const CALL: &str = "lease-call";
+const TURN: &str = "lease";
+const CALL: &str = "lease-call";
 const CLAIM: &str = "lease-claim";
 const DONE: &str = "lease-done";
 const POISON: &str = "lease-poison";
@@ -139,8 +141,8 @@ impl Book {
         turn: TurnId,
         row: &TurnRow,
         expect: Expect,
-    ) -> Result<PutRecord, StoreError> {
-        record(TURN, &key(mailbox, turn), row, expect)
+    ) -> Result<RecordChange, StoreError> {
+        change(TURN, &key(mailbox, turn), row, expect)
     }
 
     /// The write of the data of a call.
@@ -148,8 +150,36 @@ impl Book {
         mailbox: &str,
         turn: TurnId,
         call: &CallData,
-    ) -> Result<PutRecord, StoreError> {
-        record(CALL, &key(mailbox, turn), call, Expect::Anything)
+    ) -> Result<RecordChange, StoreError> {
+        change(CALL, &key(mailbox, turn), call, Expect::Absent)
+    }
+
+    /// The deletes of a turn and of the data of its call, which is never changed.
+    pub(in crate::agents) fn delete_with(mailbox: &str, kept: &Kept) -> Vec<RecordChange> {
+        let key: Arc<str> = key(mailbox, kept.turn).into();
+        let delete =
+            |kind: &str, version| RecordChange::Delete { kind: kind.into(), key: Arc::clone(&key), version };
+        let mut changes = vec![delete(TURN, kept.version)];
+        if kept.row.has_call {
+            changes.push(delete(CALL, 1));
+        }
+        changes
+    }
+
+    /// The deletes of all turns of a task but one, which end with it.
+    pub(in crate::agents) async fn delete_others(
+        &self,
+        mailbox: &str,
+        turns: &[TurnId],
+        except: TurnId,
+    ) -> Result<Vec<RecordChange>, StoreError> {
+        let mut changes = Vec::new();
+        for turn in turns.iter().filter(|turn| **turn != except) {
+            if let Some(kept) = self.turn(mailbox, *turn).await? {
+                changes.extend(Self::delete_with(mailbox, &kept));
+            }
+        }
+        Ok(changes)
     }
 
     /// The write of the end of a lease.
@@ -157,8 +187,8 @@ impl Book {
         mailbox: &str,
         turn: TurnId,
         done: Tombstone,
-    ) -> Result<PutRecord, StoreError> {
-        record(DONE, &key(mailbox, turn), &done, Expect::Anything)
+    ) -> Result<RecordChange, StoreError> {
+        change(DONE, &key(mailbox, turn), &done, Expect::Anything)
     }
 
     /// The write of a poison task.
@@ -166,8 +196,8 @@ impl Book {
         mailbox: &str,
         turn: TurnId,
         poison: &Poison,
-    ) -> Result<PutRecord, StoreError> {
-        record(POISON, &key(mailbox, turn), poison, Expect::Anything)
+    ) -> Result<RecordChange, StoreError> {
+        change(POISON, &key(mailbox, turn), poison, Expect::Anything)
     }
 
     /// Writes a row if it is of the version that was read; `None` if another writer came first. With `claim` the claim
@@ -179,7 +209,7 @@ impl Book {
         row: TurnRow,
         claim: Option<&str>,
     ) -> Result<Option<Kept>, StoreError> {
-        let mut puts = vec![Self::put(mailbox, kept.turn, &row, Expect::Version(kept.version))?];
+        let mut puts = vec![record(TURN, &key(mailbox, kept.turn), &row, Expect::Version(kept.version))?];
         if let Some(claim) = claim {
             puts.push(record(CLAIM, &format!("{mailbox}/{claim}"), &kept.turn, Expect::Anything)?);
         }
@@ -279,6 +309,15 @@ fn turn_of(mailbox: &str, key: &str) -> Option<TurnId> {
 fn record<T: Serialize>(kind: &str, key: &str, value: &T, expect: Expect) -> Result<PutRecord, StoreError> {
     let value: Bytes = serde_json::to_vec(value).map_err(StoreError::broken)?.into();
     Ok(PutRecord { kind: kind.into(), key: key.into(), value, at: clock::now(), expect })
+}
+
+fn change<T: Serialize>(
+    kind: &str,
+    key: &str,
+    value: &T,
+    expect: Expect,
+) -> Result<RecordChange, StoreError> {
+    record(kind, key, value, expect).map(RecordChange::Put)
 }
 
 fn decode<T: DeserializeOwned>(record: &Record) -> Result<T, StoreError> {

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use nuncio_protocol::{ErrorKind, Message, Metadata, Part, Result, TaskState, Timestamp};
 use nuncio_server::{
     Emitter,
-    store::{Expect, Heard, StoreError},
+    store::{Heard, StoreError},
 };
 use tokio::time::Instant;
 
@@ -17,7 +17,7 @@ use super::{
 use crate::{
     agents::{
         hex::random_hex,
-        lease::{Book, CALL, Due, Kept, PAGE, Poison, Stage, TURN, changes, key, now_millis},
+        lease::{Book, Due, Kept, PAGE, Poison, Stage, changes, key, now_millis},
     },
     clock,
     telemetry::LeaseEnd,
@@ -85,9 +85,8 @@ impl Mailboxes {
                 return Ok(false);
             }
         };
-        let memo = self.memo_of(&scope, &kept.row.task).await?;
         let row_key = key(name, kept.turn);
-        match give_up(mailbox, &out, &kept, &memo, due, reason).await {
+        match give_up(&self.book, mailbox, &out, &kept, due, reason).await {
             Ok(gone) => {
                 mailbox.count(-gone);
                 tracing::info!(mailbox = name, task = %kept.row.task, ?due, "a turn of a mailbox was given up");
@@ -199,37 +198,30 @@ impl Mailboxes {
 
 /// Fails the task and takes its turns out of the mailbox, in one transaction; returns their number.
 async fn give_up(
+    book: &Book,
     mailbox: &Mailbox,
     out: &Emitter,
     kept: &Kept,
-    memo: &TaskMemo,
     due: Due,
     reason: String,
 ) -> Result<isize> {
     let (name, row) = (&*mailbox.name, &kept.row);
-    let mut gone = 1;
-    for other in memo.turns.iter().filter(|other| **other != kept.turn) {
-        out.delete_record(TURN, &key(name, *other), Expect::Anything)?;
-        gone += 1;
-    }
-    let row_key = key(name, kept.turn);
-    out.delete_record(TURN, &row_key, Expect::Version(kept.version))?;
-    if row.has_call {
-        out.delete_record(CALL, &row_key, Expect::Anything)?;
-    }
+    let memo = TaskMemo::read(out.memo().as_deref());
+    let mut records = Book::delete_with(name, kept);
+    records.extend(book.delete_others(name, &memo.turns, kept.turn).await?);
     if due == Due::Poison {
         let (owner, task, holder) = (row.owner.clone(), row.task.clone(), row.holder.clone());
         let poison = Poison { owner, task, attempts: row.attempt, holder };
-        out.put_record(Book::put_poison(name, kept.turn, &poison)?)?;
+        records.push(Book::put_poison(name, kept.turn, &poison)?);
     }
     let message = Message {
         task_id: Some(out.task_id().clone()),
         context_id: Some(out.context_id().clone()),
         ..Message::agent(random_hex::<16>(), vec![Part::text(reason)])
     };
-    out.emit(status(TaskState::Failed, Some(message), Metadata::new())).await?;
+    out.emit_with(status(TaskState::Failed, Some(message), Metadata::new()), records, None).await?;
     out.flush().await?;
-    Ok(gone)
+    Ok(memo.turns.len().max(1).cast_signed())
 }
 
 impl From<Due> for LeaseEnd {

@@ -88,15 +88,15 @@ impl Executor for MailboxExecutor {
             trace: Some(trace),
             has_call: !call.is_empty(),
         };
-        let mut memo = TaskMemo::read(cx.memo.as_deref());
+        let mut memo = TaskMemo::read(out.memo().as_deref());
         memo.turns.push(turn);
-        out.remember(memo.encode()?)?;
-        out.put_record(Book::put(&mailbox.name, turn, &row, Expect::Absent)?)?;
+        let mut records = vec![Book::put(&mailbox.name, turn, &row, Expect::Absent)?];
         if row.has_call {
-            out.put_record(Book::put_call(&mailbox.name, turn, &call)?)?;
+            records.push(Book::put_call(&mailbox.name, turn, &call)?);
         }
+        let event = waiting(&cx, &out, &mailbox.name, row.deadline);
         out.park()?;
-        out.emit(waiting(&cx, &out, &mailbox.name, row.deadline)).await?;
+        out.emit_with(event, records, Some(memo.encode()?.into())).await?;
         out.flush().await?;
         mailbox.count(1);
         mailboxes.announce(&mailbox.name);

@@ -6,12 +6,12 @@ use nuncio_protocol::{
     A2aService as _, CallContext, Error, ErrorKind, Message, Result, Role, SendMessageConfiguration,
     SendMessageRequest, SendMessageResponse, TaskId, Timestamp,
 };
-use nuncio_server::store::StoreError;
+use nuncio_server::store::{ErasureTarget, StoreError};
 
 use super::registry::{Mailbox, Mailboxes};
 use crate::agents::{
     hex::random_hex,
-    lease::{Kept, PAGE, Poison, Stage},
+    lease::{Kept, Owner, PAGE, Poison, Stage},
 };
 
 /// Turns and poison tasks that are listed.
@@ -184,18 +184,9 @@ impl Mailboxes {
     }
 
     /// Takes the turns of an erased caller out of all mailboxes, or out of one. Their tasks are gone already.
-    pub(crate) async fn erase(
-        &self,
-        agent: Option<&str>,
-        tenant: Option<&str>,
-        principal: Option<&str>,
-    ) -> std::result::Result<(), StoreError> {
-        for mailbox in
-            self.all().into_iter().filter(|mailbox| agent.is_none_or(|agent| *agent == *mailbox.name))
-        {
-            let is_meant = |owner: &crate::agents::lease::Owner| {
-                owner.principal.as_deref() == principal && owner.tenant.as_deref() == tenant
-            };
+    pub(crate) async fn erase(&self, whose: &ErasureTarget) -> std::result::Result<(), StoreError> {
+        for mailbox in self.all() {
+            let is_meant = |owner: &Owner| whose.is(&owner.scope(&mailbox.name));
             let mut theirs = Vec::new();
             self.each(&mailbox, |kept| {
                 if is_meant(&kept.row.owner) {

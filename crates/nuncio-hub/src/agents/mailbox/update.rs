@@ -28,15 +28,16 @@ use super::{
 use crate::{
     agents::{
         hex::random_hex,
-        lease::{
-            Book, CALL, Kept, LeaseId, NewMemo, Stage, TURN, Tombstone, TurnId, TurnRow, key, now_millis,
-        },
+        lease::{Book, Kept, LeaseId, NewMemo, Stage, Tombstone, TurnId, TurnRow, key, now_millis},
     },
     telemetry::LeaseEnd,
 };
 
 /// Attempts of a change that conflicts with another.
-const MAX_ATTEMPTS: usize = 8;
+const MAX_ATTEMPTS: u32 = 8;
+
+/// The first pause after a conflict.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(10);
 
 /// Interval of looks of a heartbeat that waits, beside the signals about its lease.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
@@ -98,7 +99,7 @@ impl Mailboxes {
         body: &[u8],
     ) -> Result<Progress, Problem> {
         let lines = lines::parse(body);
-        for _ in 0..MAX_ATTEMPTS {
+        for attempt in 1..=MAX_ATTEMPTS {
             let kept = match self.held(mailbox, lease).await? {
                 Held::Yes(kept) => kept,
                 Held::Done(done) => return finished(done, first, lines.as_deref().unwrap_or_default()),
@@ -128,7 +129,8 @@ impl Mailboxes {
             };
             match written {
                 Ok((row, done)) => return self.progress(mailbox, &row, done).await,
-                Err(Unwritten::Changed) => {}
+                // Another server may be at work on the task for a moment.
+                Err(Unwritten::Changed) => tokio::time::sleep(CONFLICT_PAUSE * attempt).await,
                 Err(Unwritten::Problem(problem)) => return Err(problem),
             }
         }
@@ -308,7 +310,7 @@ impl Mailboxes {
                     entries.put(&row, piece).await?;
                 }
                 row.have += 1;
-                self.finish(&entries, &scope, &row, event).await?;
+                self.finish(&entries, &row, event).await?;
                 return Ok((row, true));
             }
             row.have += 1;
@@ -325,42 +327,30 @@ impl Mailboxes {
     }
 
     /// Writes the last line of a turn: the row goes, and the end of the lease is remembered.
-    async fn finish(
-        &self,
-        entries: &Entries<'_>,
-        scope: &Scope,
-        row: &TurnRow,
-        event: Event,
-    ) -> Result<(), Unwritten> {
+    async fn finish(&self, entries: &Entries<'_>, row: &TurnRow, event: Event) -> Result<(), Unwritten> {
         let Entries { mailbox, out, turn, version } = *entries;
-        let (name, row_key) = (&*mailbox.name, key(&mailbox.name, turn));
-        // Read after the emitter was made: if the memo changes in between, the entry is refused.
-        let memo = self.memo_of(scope, &row.task).await?;
-        let mut gone = 1;
+        let name = &*mailbox.name;
+        let memo = TaskMemo::read(out.memo().as_deref());
+        let mut records = Book::delete_with(name, &Kept { turn, row: row.clone(), version });
+        let (mut gone, mut memo_after) = (1, None);
         if event.status().is_some_and(|status| status.state.is_terminal()) {
-            for other in memo.turns.iter().filter(|other| **other != turn) {
-                out.delete_record(TURN, &key(name, *other), Expect::Anything)?;
-                gone += 1;
-            }
+            gone = memo.turns.len().max(1).cast_signed();
+            records.extend(self.book.delete_others(name, &memo.turns, turn).await?);
         } else {
             let left = match row.memo.clone() {
                 Some(new) => new.value,
                 None => memo.memo.clone(),
             };
-            out.remember(memo.without(turn, left).encode()?)?;
-        }
-        out.delete_record(TURN, &row_key, Expect::Version(version))?;
-        if row.has_call {
-            out.delete_record(CALL, &row_key, Expect::Anything)?;
+            memo_after = Some(memo.without(turn, left).encode()?.into());
         }
         let done = Tombstone { generation: row.generation, have: row.have };
-        out.put_record(Book::put_done(name, turn, done)?)?;
-        out.emit(event).await?;
+        records.push(Book::put_done(name, turn, done)?);
+        out.emit_with(event, records, memo_after).await?;
         out.flush().await?;
         mailbox.count(-gone);
         self.metrics.lease_ended(name, LeaseEnd::Done);
         self.announce(name);
-        self.announce_lease(&row_key);
+        self.announce_lease(&key(name, turn));
         Ok(())
     }
 
@@ -404,8 +394,7 @@ impl Entries<'_> {
     /// Writes an event together with the row.
     async fn put(&mut self, row: &TurnRow, event: Event) -> Result<(), Unwritten> {
         let record = Book::put(&self.mailbox.name, self.turn, row, Expect::Version(self.version))?;
-        self.out.put_record(record)?;
-        self.out.emit(event).await?;
+        self.out.emit_with(event, vec![record], None).await?;
         self.version += 1;
         Ok(())
     }
