@@ -4,6 +4,7 @@ mod admin;
 mod agent;
 mod audit;
 mod config;
+mod connect;
 mod data;
 mod delivery;
 mod erase;
@@ -30,6 +31,7 @@ pub(crate) use self::{
     agent::{AgentCommand, Change},
     audit::{Audit, FailOn},
     config::{Check, ConfigCommand, Init, Serve},
+    connect::Connect,
     data::{Place, StoreCommand, Which},
     delivery::{DeliveryCommand, Since},
     erase::Erase,
@@ -119,6 +121,8 @@ pub(crate) enum Command {
     Audit(Box<Audit>),
     /// Receive webhook notifications and print them, to try out webhooks.
     Listen(Listen),
+    /// Connect an agent of this machine to a mailbox of a hub, by outbound connections only.
+    Connect(Connect),
     /// Show, list, cancel and watch tasks.
     #[command(subcommand)]
     Task(TaskCommand),

@@ -176,7 +176,8 @@ impl Shared {
                 Ok(Updated::Gap(have)) => self.go_on_after(have),
                 Ok(Updated::TooLarge) => {
                     if !self.outbox.lock().shrink(&batch) {
-                        let why = format!("a line of {} bytes is larger than the hub accepts", batch.body.len());
+                        let why =
+                            format!("a line of {} bytes is larger than the hub accepts", batch.body.len());
                         self.outbox.lock().replace_from(batch.first, Line::failed(why));
                     }
                 }
@@ -213,7 +214,11 @@ impl Shared {
                     failures = 0;
                     self.take_news(&standing);
                     // A hub that answers before the wait is over has news, or does not wait.
-                    if standing.cancel && !is_canceled { Duration::ZERO } else { interval.saturating_sub(begun.elapsed()) }
+                    if standing.cancel && !is_canceled {
+                        Duration::ZERO
+                    } else {
+                        interval.saturating_sub(begun.elapsed())
+                    }
                 }
                 Err(error) if error.is_temporary() => {
                     failures += 1;
@@ -247,7 +252,9 @@ impl Shared {
 
     fn go_on_after(&self, have: u64) {
         if !self.outbox.lock().stored(have) {
-            self.lose(WorkerError::Lost(format!("the hub has only {have} lines of those that it had acknowledged")));
+            self.lose(WorkerError::Lost(format!(
+                "the hub has only {have} lines of those that it had acknowledged"
+            )));
         }
     }
 

@@ -100,7 +100,9 @@ impl Line {
         Self::of(&json!({ "status": state.as_str() }))
     }
 
-    pub(super) fn bytes(&self) -> &Bytes {
+    /// The line as it is sent, without its line break.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }

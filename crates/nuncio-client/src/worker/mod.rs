@@ -103,7 +103,8 @@ impl WorkerBuilder {
     /// # Errors
     /// `Invalid` if the address of the hub is not one of HTTP.
     pub fn build(self) -> Result<Worker, WorkerError> {
-        let invalid = |why: &str| WorkerError::Invalid(format!("{}: {why}", crate::egress::shown_text(&self.hub)));
+        let invalid =
+            |why: &str| WorkerError::Invalid(format!("{}: {why}", crate::egress::shown_text(&self.hub)));
         let mut url = Url::parse(&self.hub).map_err(|error| invalid(&error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(invalid("expected http:// or https://"));

@@ -51,10 +51,10 @@ impl Outbox {
         let mut body = BytesMut::new();
         let mut lines = 0;
         for line in self.lines.iter().take(MAX_LINES) {
-            if lines > 0 && body.len() + line.bytes().len() >= self.max_body {
+            if lines > 0 && body.len() + line.as_bytes().len() >= self.max_body {
                 break;
             }
-            body.extend_from_slice(line.bytes());
+            body.extend_from_slice(line.as_bytes());
             body.extend_from_slice(b"\n");
             lines += 1;
         }

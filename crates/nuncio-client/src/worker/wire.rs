@@ -164,12 +164,7 @@ impl Mailbox {
     }
 
     /// Writes lines of a lease.
-    pub(super) async fn update(
-        &self,
-        lease: &str,
-        first: u64,
-        body: Bytes,
-    ) -> Result<Updated, WorkerError> {
+    pub(super) async fn update(&self, lease: &str, first: u64, body: Bytes) -> Result<Updated, WorkerError> {
         let path = format!("/leases/{lease}:update");
         let mut call = Call { content_type: Some(NDJSON), ..Call::new(Method::POST, &path) };
         call.headers.push(("nuncio-first", first.to_string()));

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use nuncio_server::{
     EarlierLimit, Execution, HandedTurn, Runtime, TurnRun,
     protocol::{
-        Artifact, CallContext, Caller, ErrorKind, Event, Message, Part, SendMessageConfiguration, StreamItem, Task,
-        TaskState, TaskStatus, Timestamp, Version,
+        Artifact, CallContext, Caller, ErrorKind, Event, Message, Part, SendMessageConfiguration, StreamItem,
+        Task, TaskState, TaskStatus, Timestamp, Version,
     },
     testing::{ScriptedExecutor, Step, card, line},
 };
@@ -97,12 +97,8 @@ async fn a_turn_goes_on_where_the_task_is() {
             *shared.lock().unwrap() = Some((before, memo.clone(), *resumed));
             async move { out.completed().await.map(drop) }
         }));
-        let handed = HandedTurn {
-            task: Some(task(state)),
-            memo: Some("kept".into()),
-            resumed,
-            ..turn("second")
-        };
+        let handed =
+            HandedTurn { task: Some(task(state)), memo: Some("kept".into()), resumed, ..turn("second") };
         let told = told(runtime.run_turn(handed).await.unwrap()).await;
         assert_eq!(told, ["status completed"], "{resumed}");
         let expected = (Some((state, messages)), Some("kept".into()), resumed);
@@ -125,10 +121,8 @@ async fn the_conversation_comes_with_the_turn() {
         out.artifact(Artifact::new("a", Part::text(ids.join(" ")))).await.map(drop)
     }));
     let earlier = ["one", "two", "three"].into_iter().zip(1..).map(|(id, at)| {
-        let status = TaskStatus {
-            timestamp: Timestamp::from_millis(at),
-            ..task(TaskState::Completed).status
-        };
+        let status =
+            TaskStatus { timestamp: Timestamp::from_millis(at), ..task(TaskState::Completed).status };
         Task { id: id.into(), status, ..task(TaskState::Completed) }
     });
     let handed = HandedTurn { earlier: earlier.collect(), ..turn("hi") };

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The variable with the bearer token. It has no option: others can see the command line.
-const KEY: &str = "NUNCIO_KEY";
+pub(super) const KEY: &str = "NUNCIO_KEY";
 /// The variable with the secret of the OAuth client, for the same reason.
 const OAUTH_SECRET: &str = "NUNCIO_OAUTH_SECRET";
 
@@ -175,7 +175,7 @@ pub(super) fn setting(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-fn read(option: &str, path: &Path) -> Result<Vec<u8>> {
+pub(super) fn read(option: &str, path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path)
         .map_err(|error| exit::usage(format!("{option} {}: cannot be read: {error}", path.display())))
 }
