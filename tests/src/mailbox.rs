@@ -90,7 +90,8 @@ fn brief(line: &Value) -> String {
         let words = artifact["parts"][0]["text"].as_str().unwrap_or_default();
         return format!("artifact {} {words}", artifact["artifactId"].as_str().unwrap_or_default());
     }
-    let (form, value) = line.as_object().and_then(|line| line.iter().next()).expect("a line is an object");
+    let mut members = line.as_object().expect("a line is an object").iter();
+    let (form, value) = members.find(|(key, _)| *key != "last").expect("a line has a form");
     match value.as_str() {
         Some(text) => format!("{form} {text}"),
         None => form.clone(),

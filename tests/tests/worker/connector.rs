@@ -98,12 +98,12 @@ fn told(lease: &FakeLease) -> Vec<String> {
 #[tokio::test]
 async fn an_agent_answers_through_its_mailbox() {
     for (script, expected) in [
-        ("working; text a x; completed done", &["memo", "working", "artifact a x", "completed done"][..]),
+        ("working; text a x; completed done", &["working", "artifact a x", "completed done"][..]),
         ("message hello", &["completed hello"]),
-        ("working; chunk a x; last a y", &["memo", "working", "artifact a x", "artifact a y", "completed"]),
-        ("working; ask which?", &["memo", "working", "input_required which?"]),
-        ("reject no", &["memo", "rejected no"]),
-        ("working; fail broken", &["memo", "working", "failed broken"]),
+        ("working; chunk a x; last a y", &["working", "artifact a x", "artifact a y", "completed"]),
+        ("working; ask which?", &["working", "input_required which?"]),
+        ("reject no", &["rejected no"]),
+        ("working; fail broken", &["working", "failed broken"]),
     ] {
         let (server, _gates) = scripted().await;
         let hub = FakeHub::start().await;
