@@ -37,6 +37,7 @@ mod emitter;
 
 mod text_stream;
 
+mod parked;
 mod record;
 
 mod journal;
