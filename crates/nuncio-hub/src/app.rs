@@ -23,7 +23,7 @@ use url::Url;
 use crate::{
     admin::{AdminListener, AdminState, Reloader},
     agent_urls::AgentUrls,
-    agents::{self, AgentFactory},
+    agents::{self, AgentFactory, Mailboxes, PullApi},
     config::{self, Config},
     data,
     fleet::{Fleet, ServedAgent},
@@ -77,6 +77,7 @@ pub struct Hub {
     live: Live,
     reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
     trail: trail::TrailWriter,
+    mailboxes: Arc<Mailboxes>,
     memory: MemoryAccount,
     config: Config,
 }
@@ -167,6 +168,8 @@ impl Hub {
         let limits = Arc::new(ArcSwap::from_pointee(config.limits.clone()));
         let calls = Arc::new(ArcSwap::from_pointee(config.calls.clone()));
         let origins = Arc::new(ArcSwap::from_pointee(config.cors.origins.clone()));
+        let contexts = agents::ContextKey::open(&*store).await?;
+        let mailboxes = Mailboxes::new(&store, contexts.clone(), Arc::clone(&telemetry.metrics));
         let factory = AgentFactory {
             urls: urls.clone(),
             store: Arc::clone(&store),
@@ -179,8 +182,9 @@ impl Hub {
             limits: Arc::clone(&limits),
             calls: Arc::clone(&calls),
             hub: agents::hub_id(&*store).await?,
-            contexts: agents::ContextKey::open(&*store).await?,
+            contexts,
             profile: config.profile,
+            mailboxes: Arc::clone(&mailboxes),
         };
         let factory = Arc::new(factory);
         let fleet = Arc::new(Fleet::new(&urls));
@@ -189,6 +193,12 @@ impl Hub {
         }
         let (mut routes, health) = RouteTable::new(&fleet, &store, &urls, &options).await?;
         routes.add_all(RouteAccess::Anyone, keys.route(push_key.as_ref(), &options)?)?;
+        let pull = PullApi {
+            mailboxes: Arc::clone(&mailboxes),
+            identity: Arc::clone(&identity),
+            body_bytes: config.limits.body_bytes,
+        };
+        routes.add_all(RouteAccess::Protocol, [pull.route()])?;
         let requests = Requests::new(Arc::clone(&telemetry.metrics));
         let (origins_now, identity_now) = (Arc::clone(&origins), Arc::clone(&identity));
         let pipeline =
@@ -215,6 +225,7 @@ impl Hub {
             wake,
             registry: Arc::clone(&registry),
             identity: Arc::clone(&identity),
+            mailboxes: Arc::clone(&mailboxes),
             reloader: Arc::clone(&reloader),
         };
         let live = Live {
@@ -252,6 +263,7 @@ impl Hub {
             live,
             reloader,
             trail,
+            mailboxes,
             memory,
             config,
         })
@@ -378,6 +390,7 @@ impl Hub {
             never = ready::watch(&*self.store, &self.fleet, &self.health) => match never {},
             never = self.live.identity.work() => match never {},
             never = follow(&self.live) => match never {},
+            never = self.mailboxes.work() => match never {},
             never = self.trail.run() => match never {},
             never = memory::measure(&self.memory) => match never {},
             // No agent is added while the hub drains.

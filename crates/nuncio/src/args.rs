@@ -11,6 +11,7 @@ mod erase;
 mod hidden;
 mod key;
 mod listen;
+mod mailbox;
 mod options;
 mod push;
 mod tools;
@@ -38,6 +39,7 @@ pub(crate) use self::{
     hidden::Hidden,
     key::KeyCommand,
     listen::Listen,
+    mailbox::MailboxCommand,
     options::Options,
     push::{PushCommand, Webhook},
     tools::{Completion, Healthcheck, Man},
@@ -135,6 +137,9 @@ pub(crate) enum Command {
     /// Create, list, rotate and revoke the API keys of a hub.
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Create, list, show and remove mailboxes: agents whose workers fetch their messages.
+    #[command(subcommand)]
+    Mailbox(MailboxCommand),
     /// List the audit trail of a hub: refused calls and changes by administration.
     Trail(Trail),
     /// Erase all tasks and replies of a caller from a hub, irrevocably.

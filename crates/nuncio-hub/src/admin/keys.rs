@@ -96,7 +96,7 @@ fn missing(name: &str) -> AdminProblem {
     AdminProblem::not_found(format!("there is no key {name}; GET /api/v1/keys lists them"))
 }
 
-fn problem(name: &str, error: KeyringError) -> AdminProblem {
+pub(super) fn problem(name: &str, error: KeyringError) -> AdminProblem {
     match error {
         KeyringError::NotFound => missing(name),
         KeyringError::Taken => AdminProblem::conflict(format!("{name}: {error}")),

@@ -11,6 +11,7 @@ mod deliveries;
 mod endpoint;
 mod health;
 mod keys;
+mod mailboxes;
 mod openapi;
 mod problem;
 mod query;
@@ -45,6 +46,7 @@ use self::{
 };
 pub use self::{reload::Reloader, token::admin_token_file};
 use crate::{
+    agents::Mailboxes,
     config::{self, Config, Data},
     fleet::Fleet,
     gauges::Gauges,
@@ -66,6 +68,7 @@ pub(crate) struct AdminState {
     pub(crate) wake: Arc<dyn Fn() + Send + Sync>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) identity: Arc<Authenticator>,
+    pub(crate) mailboxes: Arc<Mailboxes>,
     /// Set after the hub was made, by the code that read the configuration.
     pub(crate) reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
 }
@@ -77,7 +80,15 @@ impl AdminState {
         tracing::info!(%what, about, "changed by administration");
         let mut row = Row::of(what);
         match what {
-            What::AgentAdded | What::AgentChanged | What::AgentRemoved | What::AgentRefreshed => {
+            What::AgentAdded
+            | What::AgentChanged
+            | What::AgentRemoved
+            | What::AgentRefreshed
+            | What::MailboxCreated
+            | What::MailboxRotated
+            | What::MailboxRemoved
+            | What::MailboxRetried
+            | What::LeasesTakenOver => {
                 row.agent = Some(subject);
             }
             What::KeyCreated | What::KeyRotated | What::KeyRevoked | What::KeyDeleted => {

@@ -179,6 +179,7 @@ pub(super) async fn erase(
             some => erased += some,
         }
     }
+    state.mailboxes.erase(&whose).await?;
     let subject = principal.unwrap_or_else(|| "anonymous callers".to_owned());
     Ok(Reply::new(Erased { erased }).subject(subject))
 }

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use nuncio_server::{CallerShare, Retention, Runtime, bind::BindOptions, store::Store};
 
 use super::{
-    ContextKey, Prepared,
+    ContextKey, Mailboxes, Prepared,
     kind::{PreparedBackend, RuntimeSpec},
     kind_of, name_of,
 };
@@ -45,6 +45,8 @@ pub(crate) struct AgentFactory {
     pub(crate) contexts: ContextKey,
     /// The behaviour of the conformance agent.
     pub(crate) profile: Option<config::Profile>,
+    /// The mailboxes of this hub.
+    pub(crate) mailboxes: Arc<Mailboxes>,
 }
 
 /// Separates the callers of an agent from each other.

@@ -1,8 +1,8 @@
 //! The kinds of agents, a folder each, and their shared parts.
 //!
 //! Reading order: this file has the table of kinds; `kind` the trait that each kind implements; `factory`
-//! builds agents; `demo`, `command`, `remote` and `model` are the kinds; `delegation` gives a task to another agent
-//! and follows it; `context_key`, `expiry`, `label`, `probe`, `routes` and `upstream_auth` are used by several kinds.
+//! builds agents; `demo`, `command`, `remote`, `model` and `mailbox` are the kinds; `delegation` gives a task to another agent
+//! and follows it; `lease` hands work to workers that fetch it; `json_lines` is the wire of programs and workers; `context_key`, `expiry`, `label`, `probe`, `routes` and `upstream_auth` are used by several kinds.
 
 mod command;
 mod context_key;
@@ -11,8 +11,11 @@ mod demo;
 mod expiry;
 mod factory;
 mod hex;
+mod json_lines;
 mod kind;
 mod label;
+mod lease;
+mod mailbox;
 mod model;
 mod probe;
 mod remote;
@@ -32,12 +35,16 @@ pub(crate) use self::{
     demo::demo_agents,
     factory::{AgentFactory, Isolation},
     kind::{Kind, Prepared},
+    mailbox::{LeaseView, MailboxOverview, Mailboxes, PoisonView, PullApi, TurnView},
     routes::{KindRoute, RouteCall},
 };
 use crate::{
     agent_urls::AgentUrls,
     config::{self, AgentKind},
 };
+
+/// The member of a task's metadata with the name of the agent and the end of the wait.
+const WAITS_FOR: &str = "nuncio.waitsFor";
 
 /// Writes the functions that depend on the kind of an agent, from one line for each.
 macro_rules! kinds {
@@ -70,6 +77,7 @@ kinds! {
     Upstream(config::Upstream),
     Command(config::Command),
     Model(config::Model),
+    Mailbox(config::Mailbox),
     #[cfg(test)]
     Toy(Toy),
 }

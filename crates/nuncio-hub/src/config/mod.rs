@@ -51,8 +51,8 @@ use self::{
 pub use self::{
     agent::{
         Agent, AgentKind, AgentName, AgentOrigin, Auth, CardSource, ClientIdentity, Command, CommandLine,
-        Credential, Demo, Environment, Extension, Follow, Format, Mode, Model, ModelDialect, ModelTarget,
-        OAuth2, Profile, Provider, Reasoning, Skill, Trust, Upstream, WhenDown,
+        Credential, Demo, Environment, Extension, Follow, Format, Mailbox, Mode, Model, ModelDialect,
+        ModelTarget, OAuth2, Profile, Provider, Reasoning, Serial, Skill, Trust, Upstream, WhenDown,
     },
     calls::{AgentCalls, Calls},
     changes::{AgentChanges, Changes, changes},

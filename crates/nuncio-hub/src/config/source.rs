@@ -91,8 +91,8 @@ impl Told {
 /// Lists the accepted forms.
 pub fn agent_spec(spec: &str) -> Result<Told, String> {
     let text = |text: &str| Told::Text(text.to_owned());
-    let expected = "expected http://… or https://… (an agent that speaks A2A), cmd:PROGRAM, cmd+json:PROGRAM, openai:URL#MODEL or \
-         anthropic:URL#MODEL";
+    let expected = "expected http://… or https://… (an agent that speaks A2A), cmd:PROGRAM, cmd+json:PROGRAM, openai:URL#MODEL, \
+         anthropic:URL#MODEL, or mailbox:";
     match spec.split_once(':') {
         Some(("http" | "https", rest)) if rest.starts_with("//") => {
             Ok(Told::Table(vec![("url", text(spec))]))
@@ -101,6 +101,8 @@ pub fn agent_spec(spec: &str) -> Result<Told, String> {
             let format = if kind == "cmd" { "text" } else { "json" };
             Ok(Told::Table(vec![("command", text(line)), ("format", text(format))]))
         }
+        Some(("mailbox", "")) => Ok(Told::Table(vec![("mailbox", Told::Table(Vec::new()))])),
+        Some(("mailbox", _)) => Err("mailbox: takes no value; its settings are keys of the file".to_owned()),
         Some(("openai" | "anthropic", _)) => Ok(Told::Table(vec![("model", text(spec))])),
         Some((kind, _)) if kind.chars().all(|c| c.is_ascii_alphanumeric() || c == '+' || c == '-') => {
             Err(format!("unknown kind of agent; {expected}"))

@@ -6,6 +6,9 @@
 //! | `key` | the id | the permissions of the key, and the hashes of its secrets |
 //! | `key-used` | the id | time of the last use, at most a minute late; apart, so that a use is no change |
 //! | `key-change` | `all` | none; its version increases with every change, of which other hubs get a signal |
+//!
+//! The keys of mailboxes have the same text and the same life, and records of kinds of their own: a key of one ring
+//! is unknown to the other, on every hub and in every version of it.
 
 use std::{
     collections::HashMap,
@@ -32,9 +35,18 @@ use super::{
 };
 use crate::clock::{later, now};
 
-const KEY: &str = "key";
-const USED: &str = "key-used";
-const CHANGE: &str = "key-change";
+/// The records of a ring.
+#[derive(Clone, Copy)]
+struct Kinds {
+    key: &'static str,
+    used: &'static str,
+    change: &'static str,
+}
+
+/// Keys of callers.
+const CALLERS: Kinds = Kinds { key: "key", used: "key-used", change: "key-change" };
+/// Keys of mailboxes, each named after its mailbox.
+const MAILBOXES: Kinds = Kinds { key: "mailbox-key", used: "mailbox-key-used", change: "mailbox-key-change" };
 const ALL: &str = "all";
 /// Interval at which times of last use are stored.
 const LAST_USED_INTERVAL: Duration = Duration::from_secs(60);
@@ -164,6 +176,10 @@ impl KeyEntry {
         [self.key.expires, secret.and_then(|(_, until)| *until)].into_iter().flatten().min()
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.key.name
+    }
+
     pub(super) fn id(&self) -> &str {
         &self.key.id
     }
@@ -177,12 +193,13 @@ impl KeyEntry {
 #[derive(Default)]
 struct Snapshot {
     by_id: HashMap<String, Arc<KeyEntry>>,
-    /// The version of [`CHANGE`] at which it was read.
+    /// The version of the record of changes at which it was read.
     change: u64,
 }
 
 /// All keys of the hub.
 pub struct Keyring {
+    kinds: Kinds,
     store: Arc<dyn Store>,
     snapshot: ArcSwap<Snapshot>,
     /// Held while keys are changed or loaded.
@@ -200,10 +217,19 @@ impl std::fmt::Debug for Keyring {
 impl Keyring {
     /// Loads the keys from the store.
     pub(crate) async fn open(store: Arc<dyn Store>) -> Result<Self, StoreError> {
+        Self::open_ring(store, CALLERS).await
+    }
+
+    /// Loads the keys of mailboxes from the store.
+    pub(crate) async fn open_mailboxes(store: Arc<dyn Store>) -> Result<Self, StoreError> {
+        Self::open_ring(store, MAILBOXES).await
+    }
+
+    async fn open_ring(store: Arc<dyn Store>, kinds: Kinds) -> Result<Self, StoreError> {
         let (snapshot, changing, changed) = Default::default();
-        let keyring = Self { store, snapshot, changing, changed };
+        let keyring = Self { kinds, store, snapshot, changing, changed };
         keyring.load().await?;
-        let used = keyring.all(USED).await?;
+        let used = keyring.all(kinds.used).await?;
         let snapshot = keyring.snapshot.load();
         for record in used {
             if let Some(entry) = snapshot.by_id.get(&record.key) {
@@ -332,12 +358,12 @@ impl Keyring {
         // Revoked first: if the hub stops in between, no hub accepts the key.
         let key = self.revoke(id_or_name).await?;
         let _alone = self.changing.lock().await;
-        for kind in [KEY, USED] {
+        for kind in [self.kinds.key, self.kinds.used] {
             // The record may be absent.
             let _ = self.store.delete_record(kind, &key.id, Expect::Anything).await?;
         }
-        let _ = self.store.put_records(vec![changed_now()]).await?;
-        self.store.signals().send(changes(), ALL);
+        let _ = self.store.put_records(vec![self.changed_now()]).await?;
+        self.store.signals().send(self.topic(), ALL);
         self.load().await?;
         Ok(key)
     }
@@ -350,7 +376,7 @@ impl Keyring {
         let _alone = self.changing.lock().await;
         let (ApiKey { id, .. }, _) = self.show(id_or_name).ok_or(KeyringError::NotFound)?;
         for _ in 0..MAX_ATTEMPTS {
-            let record = self.store.record(KEY, &id).await?.ok_or(KeyringError::NotFound)?;
+            let record = self.store.record(self.kinds.key, &id).await?.ok_or(KeyringError::NotFound)?;
             let mut kept = decode(&record).map_err(KeyringError::Failed)?;
             change(&mut kept)?;
             if self.put(&kept, Expect::Version(record.version)).await? {
@@ -364,19 +390,28 @@ impl Keyring {
     /// Stores a key; false if another hub has changed it meanwhile.
     async fn put(&self, kept: &StoredKey, expect: Expect) -> Result<bool, KeyringError> {
         let value = serde_json::to_vec(kept).map_err(|error| KeyringError::Failed(error.into()))?;
-        let put = put(KEY, &kept.key.id, value.into(), now(), expect);
-        let outcome = self.store.put_records(vec![put, changed_now()]).await?;
-        self.store.signals().send(changes(), ALL);
+        let put = put(self.kinds.key, &kept.key.id, value.into(), now(), expect);
+        let outcome = self.store.put_records(vec![put, self.changed_now()]).await?;
+        self.store.signals().send(self.topic(), ALL);
         Ok(outcome.first().is_some_and(Result::is_ok))
+    }
+
+    /// The topic of changes for other hubs.
+    fn topic(&self) -> Topic {
+        Topic::Records(self.kinds.change.into())
+    }
+
+    fn changed_now(&self) -> PutRecord {
+        put(self.kinds.change, ALL, Bytes::new(), now(), Expect::Anything)
     }
 
     /// Loads all keys from the store.
     async fn load(&self) -> Result<(), StoreError> {
         // Read before the keys: a change while they are read is then seen by the next check.
-        let change = self.store.record(CHANGE, ALL).await?.map_or(0, |record| record.version);
+        let change = self.store.record(self.kinds.change, ALL).await?.map_or(0, |record| record.version);
         let before = self.snapshot.load();
         let mut by_id = HashMap::new();
-        for record in self.all(KEY).await? {
+        for record in self.all(self.kinds.key).await? {
             let known = before.by_id.get(&record.key);
             let entry = match known {
                 Some(known) if known.version == record.version => Arc::clone(known),
@@ -413,7 +448,7 @@ impl Keyring {
     pub(super) async fn follow(&self) -> Infallible {
         let mut ticks = tokio::time::interval(LAST_USED_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut signals = self.store.is_shared().then(|| self.store.signals().subscribe(changes()));
+        let mut signals = self.store.is_shared().then(|| self.store.signals().subscribe(self.topic()));
         loop {
             let others = async {
                 match &mut signals {
@@ -431,7 +466,7 @@ impl Keyring {
     }
 
     async fn look(&self) -> Result<(), StoreError> {
-        let change = self.store.record(CHANGE, ALL).await?.map_or(0, |record| record.version);
+        let change = self.store.record(self.kinds.change, ALL).await?.map_or(0, |record| record.version);
         if change == self.snapshot.load().change {
             return Ok(());
         }
@@ -451,7 +486,7 @@ impl Keyring {
             return;
         }
         let put = |(entry, at): &(&Arc<KeyEntry>, Timestamp)| {
-            put(USED, entry.id(), Bytes::new(), *at, Expect::Anything)
+            put(self.kinds.used, entry.id(), Bytes::new(), *at, Expect::Anything)
         };
         match self.store.put_records(used.iter().map(put).collect()).await {
             Ok(_) => {
@@ -466,15 +501,6 @@ impl StoredSecret {
     fn of(text: &KeyText) -> Self {
         Self { hash: URL_SAFE_NO_PAD.encode(text.hash()), until: None }
     }
-}
-
-/// The topic of changes for other hubs.
-fn changes() -> Topic {
-    Topic::Records(CHANGE.into())
-}
-
-fn changed_now() -> PutRecord {
-    put(CHANGE, ALL, Bytes::new(), now(), Expect::Anything)
 }
 
 fn put(kind: &str, key: &str, value: Bytes, at: Timestamp, expect: Expect) -> PutRecord {

@@ -113,7 +113,7 @@ fn refuse(target: Target, request: &Request, refused: &AuthRefusal) -> Response 
 }
 
 /// The error of a refusal, and the challenge that goes with it.
-fn told(refused: &AuthRefusal) -> (Error, Option<String>) {
+pub(super) fn told(refused: &AuthRefusal) -> (Error, Option<String>) {
     match refused {
         AuthRefusal::Missing => {
             let how = "authentication required; send an API key or a token as Authorization: Bearer";

@@ -13,6 +13,8 @@
 
 mod layer;
 
+mod worker;
+
 mod text;
 
 mod key;
@@ -48,6 +50,7 @@ pub(crate) use self::{
     caller_id::CallerId,
     declare::retain_schemes_of_skills,
     layer::{Judge, Unjudged, identify, refuse_with},
+    worker::{WorkerRefusal, for_this_worker},
 };
 use self::{
     access::Witness, auth_throttle::AuthThrottle, credential_expiry::CredentialExpiry, issuer::TrustedIssuer,
@@ -76,6 +79,8 @@ const ISSUER_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 pub(crate) struct Authenticator {
     settings: ArcSwap<Settings>,
     keyring: Arc<Keyring>,
+    /// The keys of mailboxes.
+    mailbox_keys: Arc<Keyring>,
     throttle: AuthThrottle,
     trail: Trail,
     egress: Egress,
@@ -122,9 +127,19 @@ impl Authenticator {
     ) -> Result<Arc<Self>> {
         let egress = Egress::operator()?;
         let keyring = Arc::new(Keyring::open(Arc::clone(store)).await?);
+        let mailbox_keys = Arc::new(Keyring::open_mailboxes(Arc::clone(store)).await?);
         let settings = ArcSwap::from_pointee(Settings::new(config, &[], &egress)?);
         let (throttle, configured) = Default::default();
-        Ok(Arc::new(Self { settings, keyring, throttle, trail, egress, on_loopback, configured }))
+        Ok(Arc::new(Self {
+            settings,
+            keyring,
+            mailbox_keys,
+            throttle,
+            trail,
+            egress,
+            on_loopback,
+            configured,
+        }))
     }
 
     /// Replaces the settings. An issuer with unchanged settings is kept with its fetched keys; streams that
@@ -140,6 +155,11 @@ impl Authenticator {
 
     pub(crate) fn keyring(&self) -> &Arc<Keyring> {
         &self.keyring
+    }
+
+    /// The keys of mailboxes, each named after its mailbox.
+    pub(crate) fn mailbox_keys(&self) -> &Arc<Keyring> {
+        &self.mailbox_keys
     }
 
     pub(crate) fn trail(&self) -> &Trail {
@@ -224,6 +244,7 @@ impl Authenticator {
         };
         tokio::select! {
             never = self.keyring.follow() => never,
+            never = self.mailbox_keys.follow() => never,
             never = issuers => never,
         }
     }
@@ -231,6 +252,7 @@ impl Authenticator {
     /// Stores the last-used times that are not stored yet.
     pub(crate) async fn close(&self) {
         self.keyring.note_use().await;
+        self.mailbox_keys.note_use().await;
     }
 
     /// Identifies the caller. Credentials are always verified, unless they are for the agent (`is_for_agent`) and could be

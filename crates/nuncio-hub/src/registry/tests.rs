@@ -14,7 +14,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     agent_urls::AgentUrls,
-    agents::AgentFactory,
+    agents::{AgentFactory, Mailboxes},
     config::{AgentKind, AgentLimits, AgentOrigin, Upstream},
     fleet::{AgentInfo, Backend},
     identity::Authenticator,
@@ -60,6 +60,8 @@ pub(crate) async fn factory(store: &Arc<dyn Store>) -> AgentFactory {
     let (trail, _) = Trail::new(store);
     let identity = Authenticator::open(&config::Identity::default(), store, trail, true).await.unwrap();
     let limits = config::Limits::default();
+    let telemetry = HubTelemetry::start(&config::Telemetry::default()).unwrap();
+    let contexts = crate::agents::ContextKey::open(&**store).await.unwrap();
     AgentFactory {
         urls: AgentUrls::new(&"http://127.0.0.1:2602".parse().unwrap(), None),
         store: Arc::clone(store),
@@ -70,9 +72,10 @@ pub(crate) async fn factory(store: &Arc<dyn Store>) -> AgentFactory {
         identity,
         limits: Arc::new(ArcSwap::from_pointee(limits)),
         calls: Arc::default(),
-        telemetry: HubTelemetry::start(&config::Telemetry::default()).unwrap(),
+        telemetry: telemetry.clone(),
         hub: "hub-1".into(),
-        contexts: crate::agents::ContextKey::open(&**store).await.unwrap(),
+        mailboxes: Mailboxes::new(store, contexts.clone(), Arc::clone(&telemetry.metrics)),
+        contexts,
         profile: None,
     }
 }

@@ -88,6 +88,14 @@ definitions! {
         "Requests refused because of their caller: credentials_refused, attempts_limited, agent_denied or operation_denied";
     MODEL_TOKENS Counter "model_tokens" ["agent" "kind"]
         "Tokens of models by kind: input, output, cached (part of input) or reasoning (part of output)";
+    MAILBOX_TURNS Gauge "mailbox_turns" ["agent" "state"]
+        "Messages of a mailbox by state: waiting, or leased to a worker";
+    MAILBOX_OLDEST Gauge "mailbox_oldest_waiting_seconds" ["agent"]
+        "Age of the oldest message of a mailbox that waits; 0 if none does";
+    LEASE_OFFERS Counter "lease_offers" ["agent"]
+        "Leases that workers of a mailbox got";
+    LEASE_ENDS Counter "lease_ends" ["agent" "outcome"]
+        "Ends of turns and leases of a mailbox by outcome: done, returned (offered again), lost (the worker was lost), poison (offered too often) or unclaimed (no worker came)";
     AGENT_UP Gauge "agent_up" ["agent"]
         "1 if a remote agent answers, 0 if it does not; not for other agents";
     STORE_SECONDS Histogram "store_seconds" ["operation"]
@@ -149,6 +157,10 @@ pub(crate) struct Metrics {
     translations: CounterFamily<6>,
     denials: CounterFamily<1>,
     model_tokens: CounterFamily<2>,
+    mailbox_turns: GaugeFamily<2>,
+    mailbox_oldest: Family<Labels<1>, Gauge<f64, AtomicU64>>,
+    lease_offers: CounterFamily<1>,
+    lease_ends: CounterFamily<2>,
     agent_up: GaugeFamily<1>,
     store_seconds: [Histogram; StoreOp::ALL.len()],
     store_errors: [Counter; StoreOp::ALL.len()],
@@ -197,6 +209,10 @@ impl Default for Metrics {
         let translations = register(r, &TRANSLATIONS, CounterFamily::default());
         let denials = register(r, &DENIALS, CounterFamily::default());
         let model_tokens = register(r, &MODEL_TOKENS, CounterFamily::default());
+        let mailbox_turns = register(r, &MAILBOX_TURNS, GaugeFamily::default());
+        let mailbox_oldest = register(r, &MAILBOX_OLDEST, Family::default());
+        let lease_offers = register(r, &LEASE_OFFERS, CounterFamily::default());
+        let lease_ends = register(r, &LEASE_ENDS, CounterFamily::default());
         let agent_up = register(r, &AGENT_UP, GaugeFamily::default());
         let store_seconds: HistogramFamily<1> =
             register(r, &STORE_SECONDS, Family::new_with_constructor(seconds as fn() -> Histogram));
@@ -241,9 +257,35 @@ impl Default for Metrics {
             translations,
             denials,
             model_tokens,
+            mailbox_turns,
+            mailbox_oldest,
+            lease_offers,
+            lease_ends,
             agent_up,
             ready,
             reloads,
+        }
+    }
+}
+
+/// The end of a turn or a lease of a mailbox.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LeaseEnd {
+    Done,
+    Returned,
+    Lost,
+    Poison,
+    Unclaimed,
+}
+
+impl LeaseEnd {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Returned => "returned",
+            Self::Lost => "lost",
+            Self::Poison => "poison",
+            Self::Unclaimed => "unclaimed",
         }
     }
 }
@@ -314,6 +356,25 @@ impl Metrics {
         if tokens > 0 {
             self.model_tokens.get_or_create(&labels(&MODEL_TOKENS, [agent, kind])).inc_by(tokens);
         }
+    }
+
+    /// Sets the turns of a mailbox.
+    pub(crate) fn mailbox(&self, agent: &str, waiting: usize, leased: usize, oldest: Duration) {
+        for (state, turns) in [("waiting", waiting), ("leased", leased)] {
+            let turns = i64::try_from(turns).unwrap_or(i64::MAX);
+            self.mailbox_turns.get_or_create(&labels(&MAILBOX_TURNS, [agent, state])).set(turns);
+        }
+        self.mailbox_oldest.get_or_create(&labels(&MAILBOX_OLDEST, [agent])).set(oldest.as_secs_f64());
+    }
+
+    /// Counts a lease that a worker got.
+    pub(crate) fn lease_offered(&self, agent: &str) {
+        self.lease_offers.get_or_create(&labels(&LEASE_OFFERS, [agent])).inc();
+    }
+
+    /// Counts the end of a turn or a lease.
+    pub(crate) fn lease_ended(&self, agent: &str, end: LeaseEnd) {
+        self.lease_ends.get_or_create(&labels(&LEASE_ENDS, [agent, end.word()])).inc();
     }
 
     /// Sets whether a remote agent answers.

@@ -18,7 +18,7 @@ use nuncio_server::store::Store;
 
 pub(crate) use self::{
     calls::CallTelemetry,
-    metrics::{Metrics, Translations},
+    metrics::{LeaseEnd, Metrics, Translations},
     request::Requests,
 };
 use self::{outbound::Outbound, traces::Traces};

@@ -4,15 +4,15 @@ use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use nuncio_protocol::{
-    Artifact, ArtifactId, Error, Event, Message, Metadata, Part, Result, Role, Seq, Task,
-    TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent,
+    Artifact, ArtifactId, ContextId, Error, Event, Message, Metadata, Part, Result, Role, Seq, Task,
+    TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
 
 use super::{record::Recorder, text_stream::TextStream};
 use crate::{
     id::new_id,
     size::MAX_MEMO_BYTES,
-    store::{PutRecord, RecordChange},
+    store::{PutRecord, RecordChange, Scope},
 };
 
 /// Writes the events of an execution. When a call returns, the event has its number in the task's log.
@@ -232,6 +232,22 @@ impl Emitter {
         self.recorder.record(self.own(event)?).await.map(drop)
     }
 
+    /// Emits such an event in one transaction with these changes of records, and with this memo if there is one. Other
+    /// than with [`Self::put_record`] and [`Self::remember`], no other entry of the task can come between and take
+    /// them along: for a task that has several writers.
+    ///
+    /// # Errors
+    /// As [`Self::emit`]. [`Self::flush`] fails if a record was of another version; then nothing was stored.
+    pub async fn emit_with(
+        &self,
+        event: Event,
+        records: Vec<RecordChange>,
+        memo: Option<Bytes>,
+    ) -> Result<()> {
+        let event = self.own(event)?;
+        self.recorder.record_with(event, records, memo).await.map(drop)
+    }
+
     /// Emits several such events together, for little more than the cost of one; direct replies are not
     /// allowed. Like every event they make the task if there is none, and so does an empty list.
     ///
@@ -263,6 +279,24 @@ impl Emitter {
     /// Return it from the executor, which ends the task. Or the execution is over.
     pub fn refuse(&self, error: Error) -> Result<()> {
         self.recorder.refuse(error)
+    }
+
+    /// The id of the task.
+    #[must_use]
+    pub fn task_id(&self) -> &TaskId {
+        self.recorder.task_id()
+    }
+
+    /// The id of its context.
+    #[must_use]
+    pub fn context_id(&self) -> &ContextId {
+        self.recorder.context_id()
+    }
+
+    /// The scope of the task, in which its log is read.
+    #[must_use]
+    pub fn scope(&self) -> &Arc<Scope> {
+        self.recorder.scope()
     }
 
     /// Waits until the task is interrupted.

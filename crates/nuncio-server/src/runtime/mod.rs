@@ -67,14 +67,15 @@ mod webhooks;
 use std::{fmt, sync::Arc, time::Duration};
 
 use nuncio_protocol::{
-    A2aService, AgentCard, CallContext, Caller, Error, ErrorKind, Result, SendMessageResponse, Seq, Task,
-    TaskId,
+    A2aService, AgentCard, CallContext, Caller, ContextId, Error, ErrorKind, Result, SendMessageResponse,
+    Seq, Task, TaskId,
 };
 use tokio::time::{Instant, timeout, timeout_at};
 
 use self::{
     agent::RuntimeAgent,
     capacity::Capacity,
+    conversation::Conversation,
     cursor::Cursors,
     in_flight::Sends,
     journal::Journal,
@@ -363,6 +364,21 @@ impl Runtime {
             }
             erased += some;
         }
+    }
+
+    /// The conversation before a task, for code that hands its message to an agent outside of an execution: see
+    /// [`ExecContext::earlier`].
+    ///
+    /// # Errors
+    /// The store is unavailable.
+    pub async fn earlier(
+        &self,
+        scope: &Arc<Scope>,
+        context_id: &ContextId,
+        except: &TaskId,
+        limit: EarlierLimit,
+    ) -> Result<Vec<Task>> {
+        Conversation::new(&self.core.store, scope).earlier(context_id, except, limit).await
     }
 
     /// The number of live tasks; zero when nothing runs and no stream is open.

@@ -22,7 +22,7 @@ use crate::{
     clock::now,
     id::new_id,
     size,
-    store::{Commit, IdempotencyKey, RecordChange, StoredTurn, Webhook},
+    store::{Commit, IdempotencyKey, RecordChange, Scope, StoredTurn, Webhook},
 };
 
 /// The author of an event.
@@ -61,6 +61,10 @@ impl Recorder {
         &self.live
     }
 
+    pub(crate) fn scope(&self) -> &Arc<Scope> {
+        &self.live.scope
+    }
+
     pub(crate) fn context_id(&self) -> &ContextId {
         &self.live.context_id
     }
@@ -68,6 +72,16 @@ impl Recorder {
     /// Records an event of the executor.
     pub(crate) fn record(&self, event: Event) -> impl Future<Output = Result<Seq>> + Send {
         self.write(EventAuthor::Executor, [event])
+    }
+
+    /// Records an event of the executor together with changes of records and a memo.
+    pub(crate) fn record_with(
+        &self,
+        event: Event,
+        records: Vec<RecordChange>,
+        memo: Option<Bytes>,
+    ) -> impl Future<Output = Result<Seq>> + Send {
+        self.write_with(EventAuthor::Executor, [event], records, memo)
     }
 
     /// Records several events of the executor together, so that no reader sees only a part of them.
@@ -271,10 +285,21 @@ impl Recorder {
 
     /// Writes these events, and makes the task if there is none. Stops at the first event that is refused;
     /// the events before it are written.
-    async fn write(
+    fn write(
         &self,
         writer: EventAuthor,
         events: impl IntoIterator<Item = Event> + AsRef<[Event]> + Send,
+    ) -> impl Future<Output = Result<Seq>> + Send {
+        self.write_with(writer, events, Vec::new(), None)
+    }
+
+    /// Writes as [`Self::write`], and attaches changes of records and a memo under the same lock.
+    async fn write_with(
+        &self,
+        writer: EventAuthor,
+        events: impl IntoIterator<Item = Event> + AsRef<[Event]> + Send,
+        records: Vec<RecordChange>,
+        memo: Option<Bytes>,
     ) -> Result<Seq> {
         let (journal, said) = (&self.core.journal, events.as_ref());
         let bytes = || {
@@ -283,12 +308,27 @@ impl Recorder {
             let settles = said.iter().any(|event| event.status().is_some_and(|said| said.state.is_settled()));
             let snapshot = if settles { state.bytes.get() } else { 0 };
             let before = state.opening_bytes() + state.pending_text.bytes();
-            said.iter().map(size::event).sum::<usize>() + state.attached.bytes() + before + snapshot
+            let own =
+                records.iter().map(RecordChange::bytes).sum::<usize>() + memo.as_ref().map_or(0, Bytes::len);
+            said.iter().map(size::event).sum::<usize>() + state.attached.bytes() + own + before + snapshot
         };
         let permit = journal.permit(bytes).await;
         let mut state = self.live.lock();
+        let (count, memo_before) = (records.len(), state.memo.clone());
+        let has_memo = memo.is_some();
+        state.attached.records.extend(records);
+        if has_memo {
+            state.attached.memo.clone_from(&memo);
+            state.memo = memo;
+        }
         let (batch, refused) = self.fold(&mut state, writer, events, now());
         if batch.is_empty() {
+            // An event that is refused takes nothing along, and neither does the one after it.
+            let left = state.attached.records.len().saturating_sub(count);
+            state.attached.records.truncate(left);
+            if has_memo {
+                (state.attached.memo, state.memo) = (None, memo_before);
+            }
             return refused.map(|()| state.folded().seq);
         }
         // From now on this server owns the task, or the store refuses the commit.

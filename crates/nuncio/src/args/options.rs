@@ -368,7 +368,8 @@ impl clap::Args for Options {
         );
         let agent = Arg::new("agent").long("agent").value_name("NAME=SPEC").action(ArgAction::Append).help(
             "Serve an agent under this name: https://… for a remote agent that speaks A2A in any version; cmd:PROGRAM or \
-             cmd+json:PROGRAM for a program; openai:URL#MODEL or anthropic:URL#MODEL for a model; may be repeated. Replaces an agent of that name in the file",
+             cmd+json:PROGRAM for a program; openai:URL#MODEL or anthropic:URL#MODEL for a model; mailbox: for an agent \
+             whose workers fetch their messages; may be repeated. Replaces an agent of that name in the file",
         );
         let allow_host = Arg::new("agent-allow-host")
             .long("agent-allow-host")

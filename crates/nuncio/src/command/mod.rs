@@ -13,6 +13,7 @@ mod healthcheck;
 mod hint;
 mod key;
 mod listen;
+mod mailbox;
 mod manual;
 mod pages;
 mod push;
@@ -58,6 +59,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         Command::Push(command) => push::run(command, format).await,
         Command::Agent(command) => agent::run(command, format).await,
         Command::Key(command) => key::run(command, format).await,
+        Command::Mailbox(command) => mailbox::run(command, format).await,
         Command::Trail(trail) => trail::run(trail, format).await,
         Command::Erase(erase) => erase::run(erase, format).await,
         Command::Config(command) => config::run(command, format).await,

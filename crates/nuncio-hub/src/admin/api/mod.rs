@@ -22,6 +22,7 @@ mod deliveries;
 mod error;
 mod health;
 mod keys;
+mod mailboxes;
 mod paging;
 mod path;
 mod route;
@@ -47,6 +48,12 @@ pub use self::{
     keys::{
         CreateKey, DeleteKey, Key, KeyLimits, KeyRotation, KeyWithSecret, Keys, ListKeys, NewKey, RevokeKey,
         RotateKey, ShowKey,
+    },
+    mailboxes::{
+        CreateMailbox, ListMailboxes, Mailbox, MailboxDetails, MailboxLease, MailboxList, MailboxRetry,
+        MailboxRotation, MailboxTurn, MailboxWithSecret, MailboxWorker, NewMailbox, PoisonTask,
+        RemoveMailbox, Retried, RetryMailbox, RotateMailbox, ShowMailbox, TakeOver, TakeOverLeases,
+        TakenOver,
     },
     paging::{DEFAULT_PAGE_SIZE, ListRoute, MAX_PAGE_SIZE, Page, Paging},
     route::{RequestParts, Route},

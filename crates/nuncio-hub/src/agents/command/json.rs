@@ -2,52 +2,22 @@
 
 use std::sync::Arc;
 
-use nuncio_protocol::{ContextId, Error, Event, Message, Metadata, Result, Task, TaskState};
+use nuncio_protocol::{Error, Event, Result, Task, TaskState};
 use nuncio_server::{Emitter, ExecContext, TextStream};
-use serde::Serialize;
 
-use super::{
-    ContextKey, Stop,
-    event::{self, Said},
-    output::Output,
+use super::{ContextKey, Stop, output::Output};
+use crate::{
+    agents::json_lines::{
+        event::{self, Said},
+        excerpt,
+        input::Parts,
+    },
+    config::Command,
 };
-use crate::config::Command;
 
 /// Files are accepted: in this format they are parts like any other.
 pub(super) const INPUT: &[&str] = &["*/*"];
 pub(super) const OUTPUT: &[&str] = &["text/plain", "application/json"];
-
-/// Characters of an invalid line that are shown in the error.
-const MAX_EXCERPT_CHARS: usize = 80;
-
-/// The input of a program, in one line.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Input<'a> {
-    agent: &'a str,
-    task_id: &'a str,
-    context_id: ContextId,
-    /// The principal of the caller; absent for the anonymous caller.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    principal: Option<&'a str>,
-    /// The tenant that the caller has proved to belong to.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tenant: Option<&'a str>,
-    /// The conversation so far: the caller's tasks of this context, oldest first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    earlier: Vec<Task>,
-    message: Message,
-    /// The task as it was, if the message continues one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    task: Option<Task>,
-    /// The caller's tasks that the message refers to.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    references: Vec<Task>,
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    accepted_output_modes: &'a [String],
-    #[serde(skip_serializing_if = "Metadata::is_empty")]
-    metadata: &'a Metadata,
-}
 
 /// Encodes the input of the program, with derived context ids.
 ///
@@ -59,22 +29,19 @@ pub(super) fn input(
     earlier: &[Task],
     contexts: &ContextKey,
 ) -> Result<Vec<u8>> {
-    let caller = &cx.call.caller;
-    let as_seen = |task: &Task| contexts.task(caller, task.clone());
-    let input = Input {
+    let parts = Parts {
         agent,
-        task_id: cx.task_id.as_str(),
-        context_id: contexts.derive(caller, &cx.context_id),
-        principal: caller.principal().map(|principal| &**principal),
-        tenant: caller.tenant().map(|tenant| &**tenant),
-        message: contexts.message(caller, Message::clone(&cx.message)),
-        task: cx.task.as_ref().map(as_seen),
-        references: cx.references.iter().map(as_seen).collect(),
-        earlier: earlier.iter().map(as_seen).collect(),
+        caller: &cx.call.caller,
+        task_id: &cx.task_id,
+        context_id: &cx.context_id,
+        message: &cx.message,
+        task: cx.task.as_ref(),
+        references: &cx.references,
+        earlier,
         accepted_output_modes: &cx.configuration.accepted_output_modes,
         metadata: &cx.metadata,
     };
-    let mut line = serde_json::to_vec(&input).map_err(Error::internal)?;
+    let mut line = serde_json::to_vec(&parts.translate(contexts)).map_err(Error::internal)?;
     line.push(b'\n');
     Ok(line)
 }
@@ -222,14 +189,4 @@ impl<'a> Json<'a> {
 /// Stops reading after a terminal state.
 fn ends(state: TaskState) -> Result<(), Stop> {
     if state.is_terminal() { Err(Stop::Said) } else { Ok(()) }
-}
-
-/// The beginning of a line, without control characters.
-fn excerpt(line: &[u8]) -> String {
-    let text = String::from_utf8_lossy(line);
-    let mut excerpt: String = text.chars().filter(|c| !c.is_control()).take(MAX_EXCERPT_CHARS).collect();
-    if excerpt.len() < text.len() {
-        excerpt.push('…');
-    }
-    excerpt
 }

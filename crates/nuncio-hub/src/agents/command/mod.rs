@@ -2,8 +2,8 @@
 //! exit code decides the final state.
 //!
 //! Reading order: this file runs one message; `find` locates the program, `spawn` starts it, `process` ends
-//! it, `output` reads its output within limits, `text` and `json` are the two output formats, `event` is a
-//! line of JSON, `artifact` the artifact of plain text, `stderr_log` reads standard error, `preflight` checks
+//! it, `output` reads its output within limits, `text` and `json` are the two output formats (`agents/json_lines`
+//! has the lines of the second), `artifact` the artifact of plain text, `stderr_log` reads standard error, `preflight` checks
 //! a configuration.
 //!
 //! **Invariant:** a program has ended when its first process has exited and its output is closed. All
@@ -11,7 +11,6 @@
 //! group.
 
 mod artifact;
-mod event;
 mod find;
 mod json;
 mod output;

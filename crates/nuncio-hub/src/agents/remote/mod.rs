@@ -30,6 +30,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub(super) use self::link::card::present;
 use self::proxy::Proxy;
 use self::{
     durable::{Durable, RemoteExecutor},

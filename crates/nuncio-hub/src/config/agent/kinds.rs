@@ -1,14 +1,14 @@
 //! The kinds of agents, each with the keys that only it has.
 //!
 //! `nuncio.toml` is flat: the table of an agent has the keys of all agents and those of its kind, and the key
-//! of a kind (`url`, `command`, `model`, `demo`) selects it. A new kind is a file with its settings, which implements
+//! of a kind (`url`, `command`, `model`, `mailbox`, `demo`) selects it. A new kind is a file with its settings, which implements
 //! [`KindKeys`], and a line in [`KINDS`].
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
-use super::{Agent, AgentKind, Command, Model, Upstream, demo::DemoKeys};
+use super::{Agent, AgentKind, Command, Model, Upstream, demo::DemoKeys, mailbox::MailboxKeys};
 use crate::config::{
     fields,
     file::{Files, Findings, Node, Value, read},
@@ -19,6 +19,7 @@ pub(crate) const KINDS: &[KindEntry] = &[
     KindEntry::of::<Upstream>(),
     KindEntry::of::<Command>(),
     KindEntry::of::<Model>(),
+    KindEntry::of::<MailboxKeys>(),
     KindEntry::of::<DemoKeys>(),
 ];
 

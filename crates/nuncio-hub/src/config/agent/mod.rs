@@ -6,6 +6,7 @@ mod command;
 mod command_line;
 mod demo;
 mod kinds;
+mod mailbox;
 mod model;
 mod name;
 mod remote;
@@ -20,6 +21,7 @@ pub use self::{
     card::{Extension, Provider, Skill},
     command::{Command, CommandLine, Environment, Format},
     demo::{Demo, Profile},
+    mailbox::{Mailbox, Serial},
     model::{Model, ModelDialect, ModelTarget, Reasoning},
     name::AgentName,
     remote::{CardSource, Follow, Mode, Trust, Upstream, WhenDown},
@@ -34,7 +36,7 @@ use super::{
     form::{Form, HttpUrl, Opt, ValueList, schema_of, word},
 };
 
-/// An agent: exactly one of url, command, model and demo selects its kind.
+/// An agent: exactly one of url, command, model, mailbox and demo selects its kind.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(default = "Agent::unnamed", deny_unknown_fields)]
 pub struct Agent {
@@ -131,6 +133,8 @@ pub enum AgentKind {
     Command(Box<Command>),
     /// A model.
     Model(Box<Model>),
+    /// A mailbox.
+    Mailbox(Box<Mailbox>),
     /// The kind that tests add.
     #[cfg(test)]
     Toy(crate::agents::Toy),

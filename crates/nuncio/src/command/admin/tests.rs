@@ -5,12 +5,13 @@ use std::{collections::BTreeSet, path::Path};
 use nuncio_hub::{
     Hub,
     admin::api::{
-        AddAgent, AgentSettings, CancelTask, ChangeAgent, CreateKey, DeleteKey, DeliveryFilter, EraseTasks,
-        ErasureTarget, KeyRotation, ListAgents, ListDeliveries, ListKeys, ListTasks, ListTrail, NewAgent,
-        NewKey, Paging, RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig, ReloadOptions,
-        RemoveAgent, ReplayDelivery, RevokeKey, RotateKey, ShowAbout, ShowAgent, ShowAgentHealth, ShowConfig,
-        ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowTask, TaskFilter, TimelineOptions, TrailFilter,
-        What,
+        AddAgent, AgentSettings, CancelTask, ChangeAgent, CreateKey, CreateMailbox, DeleteKey,
+        DeliveryFilter, EraseTasks, ErasureTarget, KeyRotation, ListAgents, ListDeliveries, ListKeys,
+        ListMailboxes, ListTasks, ListTrail, MailboxRetry, MailboxRotation, NewAgent, NewKey, NewMailbox,
+        Paging, RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig, ReloadOptions, RemoveAgent,
+        RemoveMailbox, ReplayDelivery, RetryMailbox, RevokeKey, RotateKey, RotateMailbox, ShowAbout,
+        ShowAgent, ShowAgentHealth, ShowConfig, ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowMailbox,
+        ShowTask, TakeOver, TakeOverLeases, TaskFilter, TimelineOptions, TrailFilter, What,
     },
     config::{self, Config},
 };
@@ -103,6 +104,22 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
     assert!(client.ok(RevokeKey { id: named() }).await.revoked.is_some());
     client.ok(DeleteKey { id: named() }).await;
     client.refused(ShowKey { id: named() }, "there is no key team-a/b").await;
+
+    let mailbox = NewMailbox { name: "coder".to_owned(), settings: AgentSettings::default() };
+    let made = client.ok(CreateMailbox { mailbox: mailbox.clone() }).await;
+    assert!(made.mailbox.key_prefix.is_some_and(|prefix| made.secret.starts_with(&prefix)));
+    client.refused(CreateMailbox { mailbox }, "exists already").await;
+    let name = || "coder".to_owned();
+    assert_eq!(client.ok(ListMailboxes {}).await.mailboxes.len(), 1);
+    assert_eq!(client.ok(ShowMailbox { name: name() }).await.mailbox.waiting, 0);
+    let rotation = MailboxRotation { overlap_seconds: Some(60) };
+    assert_ne!(client.ok(RotateMailbox { name: name(), rotation }).await.secret, made.secret);
+    let retry = MailboxRetry::default();
+    assert_eq!(client.ok(RetryMailbox { name: name(), retry }).await.tasks.len(), 0);
+    let take_over = TakeOver::default();
+    assert_eq!(client.ok(TakeOverLeases { name: name(), take_over }).await.leases, 0);
+    client.ok(RemoveMailbox { name: name() }).await;
+    client.refused(ShowMailbox { name: name() }, "there is no mailbox coder").await;
 
     let filter = TaskFilter { state: Some(TaskState::Working), ..TaskFilter::default() };
     assert_eq!(client.ok(ListTasks { filter }).await.tasks.len(), 0);

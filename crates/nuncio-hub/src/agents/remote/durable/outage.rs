@@ -21,14 +21,12 @@ use tokio::time::sleep;
 use super::{Durable, turn::Memo};
 use crate::{
     agents::{
+        WAITS_FOR,
         hex::random_hex,
         remote::link::{Link, card},
     },
     clock,
 };
-
-/// The member of a task's metadata with the name of the agent and the end of the wait.
-pub(in crate::agents) const WAITS_FOR: &str = "nuncio.waitsFor";
 
 /// The longest pause between two looks at an agent that gave no sign of being back.
 const MAX_PAUSE: Duration = Duration::from_secs(60);

@@ -1,6 +1,7 @@
 //! Messages to an agent that is down wait for it, if the operator wants that, and are sent once.
 
-use super::{super::durable::outage::WAITS_FOR, *};
+use super::*;
+use crate::agents::WAITS_FOR;
 use crate::config::WhenDown;
 
 fn waits(url: &Url) -> Upstream {

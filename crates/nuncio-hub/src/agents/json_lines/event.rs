@@ -1,4 +1,4 @@
-//! Parses one line of a program that writes JSON: an event, or the reason why the line is invalid.
+//! Parses one line of an agent that writes JSON: an event, or the reason why the line is invalid.
 
 #[cfg(test)]
 mod tests;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 /// The content of a line.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Said {
+pub(in crate::agents) enum Said {
     /// The new status of the task.
     Status(TaskState, Vec<Part>),
     /// An artifact, or a chunk of one.
@@ -60,7 +60,7 @@ const ALIKE: f64 = 0.7;
 ///
 /// # Errors
 /// The problem, and the expected form.
-pub(super) fn parse(line: &[u8]) -> Result<Said, String> {
+pub(in crate::agents) fn parse(line: &[u8]) -> Result<Said, String> {
     let Ok(Value::Object(mut members)) = serde_json::from_slice(line) else {
         return Err("is no JSON object; expected an object such as {\"text\": \"…\"}".to_owned());
     };
@@ -147,7 +147,7 @@ fn suggestion<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-/// Quotes a text of the program, shortened for a message.
+/// Quotes a text of the agent, shortened for a message.
 fn quote(word: &str) -> String {
     format!("{:?}", word.chars().take(40).collect::<String>())
 }
@@ -164,11 +164,11 @@ fn state(value: &Value) -> Result<TaskState, String> {
     })
 }
 
-/// Refuses the states that a program may not set: the hub submits the task, and the caller cancels it.
+/// Refuses the states that an agent may not set: the hub submits the task, and the caller cancels it.
 fn allowed(state: TaskState) -> Result<(), String> {
     match STATES.iter().any(|(_, known)| *known == state) {
         true => Ok(()),
-        false => Err(format!("has the state {}, which a program may not set", state.as_str())),
+        false => Err(format!("has the state {}, which an agent may not set", state.as_str())),
     }
 }
 

@@ -1,0 +1,216 @@
+//! The mailboxes of a hub: the parts that they share, and those that are served now.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use nuncio_protocol::Timestamp;
+use nuncio_server::{Runtime, store::Store};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::{
+    agent_urls::AgentUrls,
+    agents::{
+        AgentFactory, ContextKey, Label,
+        delegation::Hop,
+        lease::{Book, Rules, Wakes, millis, now_millis},
+    },
+    clock,
+    config::Mailbox as Settings,
+    fleet::ServedAgent,
+    telemetry::Metrics,
+};
+
+/// Workers that a mailbox remembers for its operator.
+const MAX_WORKERS: usize = 256;
+
+/// The age at which a count of turns is made anew before a message is refused because of it.
+const RECOUNT_AGE: Duration = Duration::from_secs(2);
+
+/// All mailboxes of a hub.
+pub(crate) struct Mailboxes {
+    pub(super) book: Book,
+    pub(super) wakes: Wakes,
+    pub(super) contexts: ContextKey,
+    pub(super) metrics: Arc<Metrics>,
+    /// The time at which this hub started: leases of before are good for one more lease time.
+    started: i64,
+    served: Mutex<HashMap<String, Arc<Mailbox>>>,
+}
+
+/// A mailbox that is served.
+pub(crate) struct Mailbox {
+    pub(super) name: Arc<str>,
+    pub(super) settings: ArcSwap<Settings>,
+    pub(super) label: ArcSwap<Label>,
+    pub(super) urls: AgentUrls,
+    pub(super) hop: Hop,
+    /// The agent, while the hub serves it.
+    agent: Mutex<Weak<ServedAgent>>,
+    /// Held while a claim looks for a turn: of many workers of this hub, one reads.
+    pub(super) claiming: tokio::sync::Mutex<()>,
+    /// Claims that wait.
+    pub(super) waiting_claims: AtomicUsize,
+    /// The turns, as far as they were counted.
+    count: Mutex<Count>,
+    workers: Mutex<HashMap<String, Timestamp>>,
+}
+
+#[derive(Default)]
+struct Count {
+    turns: usize,
+    at: Option<Instant>,
+}
+
+impl Mailboxes {
+    pub(crate) fn new(store: &Arc<dyn Store>, contexts: ContextKey, metrics: Arc<Metrics>) -> Arc<Self> {
+        let (wakes, served) = Default::default();
+        let started = now_millis();
+        Arc::new(Self { book: Book::new(store), wakes, contexts, metrics, started, served })
+    }
+
+    /// The mailbox of this name, if it is served.
+    pub(super) fn find(&self, name: &str) -> Option<Arc<Mailbox>> {
+        let mailbox = self.served.lock().get(name).cloned()?;
+        mailbox.agent().is_some().then_some(mailbox)
+    }
+
+    /// The mailboxes that are served.
+    pub(super) fn all(&self) -> Vec<Arc<Mailbox>> {
+        let mut served = self.served.lock();
+        served.retain(|_, mailbox| mailbox.agent().is_some());
+        served.values().cloned().collect()
+    }
+
+    /// Serves the mailbox by this agent from now on.
+    pub(super) fn serve(&self, mailbox: &Arc<Mailbox>, agent: &Arc<ServedAgent>) {
+        *mailbox.agent.lock() = Arc::downgrade(agent);
+        self.served.lock().insert(mailbox.name.to_string(), Arc::clone(mailbox));
+    }
+
+    /// The time before which no lease of these rules ends.
+    pub(super) fn grace(&self, rules: &Rules) -> i64 {
+        self.started.saturating_add(millis(rules.lease))
+    }
+
+    /// Tells claims on all hubs that a turn of the mailbox may be free.
+    pub(super) fn announce(&self, mailbox: &str) {
+        self.wakes.wake(mailbox);
+        self.book.signal(mailbox);
+    }
+
+    /// Tells the holder of a lease on any hub that it has changed. `turn` is the key of its row.
+    pub(super) fn announce_lease(&self, turn: &str) {
+        self.wakes.wake(turn);
+        self.book.signal(turn);
+    }
+}
+
+impl Mailbox {
+    pub(super) fn new(name: &str, settings: &Settings, label: Label, factory: &AgentFactory) -> Self {
+        let (agent, claiming, waiting_claims, count, workers) = Default::default();
+        Self {
+            name: name.into(),
+            settings: ArcSwap::from_pointee(settings.clone()),
+            label: ArcSwap::from_pointee(label),
+            urls: factory.urls.clone(),
+            hop: Hop::new(&factory.hub, name),
+            agent,
+            claiming,
+            waiting_claims,
+            count,
+            workers,
+        }
+    }
+
+    pub(super) fn rules(&self) -> Rules {
+        Rules::from(&**self.settings.load())
+    }
+
+    pub(super) fn agent(&self) -> Option<Arc<ServedAgent>> {
+        self.agent.lock().upgrade()
+    }
+
+    pub(super) fn runtime(&self) -> Option<Runtime> {
+        self.agent()?.runtime().cloned()
+    }
+
+    /// False while the hub shuts down, or does not serve the mailbox any more: waits end.
+    pub(super) fn is_open(&self) -> bool {
+        self.runtime().is_some_and(|runtime| runtime.is_ready())
+    }
+
+    /// Notes that a worker has called.
+    pub(super) fn saw(&self, worker: &str) {
+        let mut workers = self.workers.lock();
+        if workers.len() >= MAX_WORKERS
+            && !workers.contains_key(worker)
+            && let Some(oldest) = workers.iter().min_by_key(|(_, at)| **at).map(|(name, _)| name.clone())
+        {
+            workers.remove(&oldest);
+        }
+        workers.insert(worker.to_owned(), clock::now());
+    }
+
+    /// The workers that have called this hub, with the time of their last call.
+    pub(super) fn workers(&self) -> Vec<(String, Timestamp)> {
+        let mut workers: Vec<_> = self.workers.lock().iter().map(|(name, at)| (name.clone(), *at)).collect();
+        workers.sort();
+        workers
+    }
+
+    /// Notes the number of turns, as counted now.
+    pub(super) fn counted(&self, turns: usize) {
+        *self.count.lock() = Count { turns, at: Some(Instant::now()) };
+    }
+
+    /// Notes a change of the number of turns.
+    pub(super) fn count(&self, change: isize) {
+        let mut count = self.count.lock();
+        count.turns = count.turns.saturating_add_signed(change);
+    }
+
+    /// True if the mailbox is full by a count that may be old.
+    pub(super) fn seems_full(&self) -> Fullness {
+        let (count, most) = (self.count.lock(), self.settings.load().max_waiting);
+        match count.at {
+            Some(_) if count.turns < most => Fullness::Room,
+            Some(at) if at.elapsed() < RECOUNT_AGE => Fullness::Full,
+            Some(_) | None => Fullness::Unknown,
+        }
+    }
+}
+
+/// The answer to whether a mailbox is full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fullness {
+    Room,
+    Full,
+    /// The turns have to be counted.
+    Unknown,
+}
+
+/// A place among the claims that wait.
+pub(super) struct ClaimPermit(Arc<Mailbox>);
+
+impl ClaimPermit {
+    /// `None` if too many claims wait.
+    pub(super) fn take(mailbox: &Arc<Mailbox>, most: usize) -> Option<Self> {
+        let before = mailbox.waiting_claims.fetch_add(1, Ordering::Relaxed);
+        let permit = Self(Arc::clone(mailbox));
+        (before < most).then_some(permit)
+    }
+}
+
+impl Drop for ClaimPermit {
+    fn drop(&mut self) {
+        self.0.waiting_claims.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,151 @@
+//! `nuncio mailbox …`: mailboxes of a hub.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use nuncio_hub::admin::api::{
+    AgentSettings, CreateMailbox, ListMailboxes, Mailbox, MailboxDetails, MailboxRetry, MailboxRotation,
+    MailboxTurn, MailboxWithSecret, NewMailbox, RemoveMailbox, RetryMailbox, RotateMailbox, ShowMailbox,
+    TakeOver, TakeOverLeases,
+};
+use serde_json::{Map, Value, json};
+
+use super::pages::{columns, fields};
+use crate::{
+    args::{Admin, MailboxCommand},
+    output::{self, Format},
+};
+
+pub(super) async fn run(command: MailboxCommand, format: Format) -> Result<ExitCode> {
+    match command {
+        MailboxCommand::Create { hub, name, settings } => {
+            let own: Map<String, Value> =
+                settings.into_iter().map(|(key, value)| (key, typed(value))).collect();
+            let settings = AgentSettings(Map::from_iter([("mailbox".to_owned(), Value::Object(own))]));
+            let mailbox = NewMailbox { name, settings };
+            secret(&hub.call(&CreateMailbox { mailbox }).await?, format)?;
+        }
+        MailboxCommand::List { hub } => list(&hub, format).await?,
+        MailboxCommand::Show { hub, name } => show(&hub.call(&ShowMailbox { name }).await?, format)?,
+        MailboxCommand::Rotate { hub, name, overlap } => {
+            let rotation = MailboxRotation { overlap_seconds: overlap.map(|overlap| overlap.as_secs()) };
+            secret(&hub.call(&RotateMailbox { name, rotation }).await?, format)?;
+        }
+        MailboxCommand::Remove { hub, name } => {
+            hub.call(&RemoveMailbox { name: name.clone() }).await?;
+            match format {
+                Format::Json => output::json(&json!({ "removed": name }))?,
+                Format::Human => output::note(&format!("Mailbox {name} and its key are removed.")),
+            }
+        }
+        MailboxCommand::Retry { hub, name, task } => {
+            let retried = hub.call(&RetryMailbox { name, retry: MailboxRetry { task } }).await?;
+            match format {
+                Format::Json => output::json(&retried)?,
+                Format::Human => {
+                    retried.tasks.iter().try_for_each(|task| output::line(task))?;
+                    let count = output::count(retried.tasks.len(), "task", "tasks");
+                    output::note(&format!("{count} begun in place of poison tasks"));
+                }
+            }
+        }
+        MailboxCommand::TakeOver { hub, name, worker, task } => {
+            let take_over = TakeOver { worker, task };
+            let taken = hub.call(&TakeOverLeases { name, take_over }).await?;
+            match format {
+                Format::Json => output::json(&taken)?,
+                Format::Human => {
+                    output::note(&format!("{} ended", output::count(taken.leases, "lease", "leases")));
+                }
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A value as a configuration file has it: a number, true or false, or text.
+fn typed(value: String) -> Value {
+    match serde_json::from_str(&value) {
+        Ok(typed @ (Value::Number(_) | Value::Bool(_))) => typed,
+        _ => Value::String(value),
+    }
+}
+
+/// Prints the key alone on stdout, so that it can be piped to where it belongs.
+fn secret(made: &MailboxWithSecret, format: Format) -> Result<()> {
+    if format == Format::Json {
+        return output::json(made);
+    }
+    let MailboxWithSecret { mailbox, secret, volatile } = made;
+    output::line(secret)?;
+    output::note(&format!(
+        "the key of mailbox {}; it is not shown again; workers send it as 'Authorization: Bearer KEY', nuncio reads it from \
+         NUNCIO_KEY",
+        mailbox.name
+    ));
+    if *volatile {
+        output::note(
+            "warning: the hub keeps its data in memory: its next restart loses the mailbox and its key",
+        );
+    }
+    Ok(())
+}
+
+async fn list(hub: &Admin, format: Format) -> Result<()> {
+    let mailboxes = hub.call(&ListMailboxes {}).await?.mailboxes;
+    if format == Format::Json {
+        return mailboxes.iter().try_for_each(output::json);
+    }
+    let row = |mailbox: &Mailbox| {
+        vec![
+            mailbox.name.clone(),
+            mailbox.key_prefix.clone().unwrap_or_else(|| "no key".to_owned()),
+            format!("{} waiting", mailbox.waiting),
+            format!("{} leased", mailbox.leased),
+            format!("{} poison", mailbox.poison),
+            mailbox.oldest.map_or_else(String::new, |oldest| format!("oldest {oldest}")),
+        ]
+    };
+    columns(&mailboxes.iter().map(row).collect::<Vec<_>>())?;
+    output::note(&output::count(mailboxes.len(), "mailbox", "mailboxes"));
+    Ok(())
+}
+
+fn show(details: &MailboxDetails, format: Format) -> Result<()> {
+    if format == Format::Json {
+        return output::json(details);
+    }
+    let MailboxDetails { mailbox, turns, poison_tasks, workers } = details;
+    fields(&[
+        ("mailbox", Some(mailbox.name.clone())),
+        ("key", mailbox.key_prefix.clone()),
+        ("key used", mailbox.last_used.map(|used| used.to_string())),
+        ("waiting", Some(mailbox.waiting.to_string())),
+        ("leased", Some(mailbox.leased.to_string())),
+        ("poison", Some(mailbox.poison.to_string())),
+    ])?;
+    columns(&turns.iter().map(turn_row).collect::<Vec<_>>())?;
+    let poison = poison_tasks.iter().map(|poison| {
+        let worker = poison.worker.clone().unwrap_or_default();
+        vec![
+            poison.task.clone(),
+            format!("failed {}", poison.at),
+            format!("{} attempts", poison.attempts),
+            worker,
+        ]
+    });
+    columns(&poison.collect::<Vec<_>>())?;
+    let workers = workers.iter().map(|worker| vec![worker.name.clone(), format!("seen {}", worker.seen)]);
+    columns(&workers.collect::<Vec<_>>())
+}
+
+fn turn_row(turn: &MailboxTurn) -> Vec<String> {
+    let state = match &turn.lease {
+        None => format!("waits until {}", turn.deadline),
+        Some(lease) => {
+            let word = if lease.begun { "runs" } else { "offered" };
+            format!("{word} at {} until {}", lease.worker, lease.expires)
+        }
+    };
+    vec![turn.task.clone(), state, format!("arrived {}", turn.arrived), format!("{} offers", turn.attempt)]
+}
