@@ -14,7 +14,7 @@ use url::Url;
 
 use crate::{
     agent_urls::AgentUrls,
-    agents::{self, AgentFactory, ContextKey},
+    agents::{self, AgentFactory, ContextKey, Mailboxes},
     config,
     fleet::{Condition, ServedAgent},
     identity::Authenticator,
@@ -45,18 +45,22 @@ impl LocalAgent {
         let (trail, _) = Trail::new(&store);
         let identity = Authenticator::open(&config::Identity::default(), &store, trail, true).await?;
         let limits = config::Limits::default();
+        let contexts = ContextKey::derived_elsewhere();
+        let telemetry = HubTelemetry::start(&config::Telemetry::default())?;
+        let mailboxes = Mailboxes::new(&store, contexts.clone(), Arc::clone(&telemetry.metrics));
         let factory = AgentFactory {
             urls: AgentUrls::new(hub, None),
             retention: Retention::default(),
             pushing: None,
             options: BindOptions::default(),
-            telemetry: HubTelemetry::start(&config::Telemetry::default())?,
+            telemetry,
+            mailboxes,
             callers: Arc::new(Callers::new(&limits, &identity.limits())),
             identity,
             limits: Arc::new(ArcSwap::from_pointee(limits)),
             calls: Arc::default(),
             hub: agents::hub_id(&*store).await?,
-            contexts: ContextKey::derived_elsewhere(),
+            contexts,
             profile: None,
             store,
         };

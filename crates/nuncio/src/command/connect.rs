@@ -65,6 +65,9 @@ fn agent(connect: &Connect) -> Result<config::Agent> {
     let path = |keys: &[&str]| ["agents", name].iter().chain(keys).map(|&key| key.to_owned()).collect();
     let mut given = Vec::new();
     if let Some(spec) = &connect.to {
+        if spec.starts_with("mailbox:") {
+            return Err(exit::usage("--to: a mailbox has no agent of its own; expected an agent on this machine"));
+        }
         let flag = || Origin::Flag("--to".to_owned());
         let told = agent_spec(spec).map_err(|error| exit::usage(format!("--to: {error}")))?;
         given.push(Given { path: path(&[]), told, origin: flag() });
