@@ -9,6 +9,7 @@ mod data;
 mod delivery;
 mod erase;
 mod hidden;
+mod invite;
 mod key;
 mod listen;
 mod mailbox;
@@ -37,6 +38,7 @@ pub(crate) use self::{
     delivery::{DeliveryCommand, Since},
     erase::Erase,
     hidden::Hidden,
+    invite::{InviteCommand, Register},
     key::KeyCommand,
     listen::Listen,
     mailbox::MailboxCommand,
@@ -123,6 +125,11 @@ pub(crate) enum Command {
     Audit(Box<Audit>),
     /// Receive webhook notifications and print them, to try out webhooks.
     Listen(Listen),
+    /// Invite workers to mailboxes: codes that are good once.
+    #[command(subcommand)]
+    Invite(InviteCommand),
+    /// Redeem an invitation: get a mailbox of a hub, and its key.
+    Register(Register),
     /// Connect an agent of this machine to a mailbox of a hub, by outbound connections only.
     Connect(Connect),
     /// Show, list, cancel and watch tasks.

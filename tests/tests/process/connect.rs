@@ -143,6 +143,57 @@ async fn a_question_and_its_answer_pass_through() {
     assert!(answered.stdout.contains("blue it is") || answered.stderr.contains("blue it is"), "{answered:?}");
 }
 
+/// The code is good once and for one mailbox; the key is shown to the one who redeems it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invitation_becomes_a_mailbox_once() {
+    let office = PostOffice::open("invited").await;
+    let made = office.administer(&["invite", "create", "--mailbox", "guest", "--expires", "2h"]).await;
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let code = made.stdout.trim();
+    let again = office.administer(&["invite", "create", "--mailbox", "guest"]).await;
+    assert!(again.stderr.contains("there is an invitation to guest already"), "{again:?}");
+    let taken = office.administer(&["invite", "create", "--mailbox", "coder"]).await;
+    assert!(taken.stderr.contains("exists already"), "{taken:?}");
+    let listed = office.administer(&["invite", "list"]).await;
+    assert!(listed.stdout.contains("guest") && !listed.stdout.contains(code), "{listed:?}");
+
+    let key = office.folder.join("guest.key");
+    let register = ["register", &office.hub.base, "--key-file", path(&key)];
+    let wrong = cli(&[&register[..], &["--invite", "wrong"]].concat()).await;
+    assert_eq!((wrong.code, key.exists()), (Some(4), false), "{wrong:?}");
+    let card = office.folder.join("guest.json");
+    let shown = r#"{"name":"Guest","description":"Is here for a while.","version":"1","capabilities":{},"defaultInputModes":["text/plain"],"defaultOutputModes":["text/plain"],"skills":[]}"#;
+    std::fs::write(&card, shown).unwrap();
+    let registered = cli(&[&register[..], &["--invite", code, "--card", path(&card)]].concat()).await;
+    assert_eq!(registered.code, Some(0), "{registered:?}");
+    assert!(registered.stderr.contains("nuncio connect guest --hub"), "{registered:?}");
+    let twice = cli(&["register", &office.hub.base, "--invite", code]).await;
+    assert_eq!((twice.code, &*twice.stdout), (Some(4), ""), "{twice:?}");
+
+    let published = cli(&["card", "get", &office.hub.agent("guest")]).await;
+    assert!(published.stdout.contains("Is here for a while."), "{published:?}");
+    let connect = ["connect", "guest", "--hub", &office.hub.base, "--key-file", path(&key), "--to", "cmd:cat"];
+    let _connector = start(&connect);
+    let sent = cli(&["send", &office.hub.agent("guest"), "hello"]).await;
+    assert_eq!((sent.code, sent.stdout.contains("hello")), (Some(0), true), "{sent:?}");
+    let trail = office.administer(&["trail"]).await;
+    for row in ["invitation-created", "invitation-redeemed"] {
+        assert!(trail.stdout.contains(row), "{row}: {trail:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_invitation_opens_nothing() {
+    let office = PostOffice::open("revoked").await;
+    let made = office.administer(&["invite", "create", "--mailbox", "guest"]).await;
+    let revoked = office.administer(&["invite", "revoke", "guest"]).await;
+    assert_eq!(revoked.code, Some(0), "{revoked:?}");
+    let refused = cli(&["register", &office.hub.base, "--invite", made.stdout.trim()]).await;
+    assert_eq!(refused.code, Some(4), "{refused:?}");
+    assert!(refused.stderr.contains("was redeemed, has expired or was revoked"), "{refused:?}");
+    assert_eq!(office.administer(&["invite", "list"]).await.stdout, "");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_connected_says_why() {
     let office = PostOffice::open("refused").await;

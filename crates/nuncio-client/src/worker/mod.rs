@@ -20,12 +20,13 @@
 //! ([`Lease::lost`]): the hub takes no line of it any more.
 //!
 //! Reading order: this file (claims), `claim` (the work), `lease` (lines and heartbeat), `line` (the forms of a line),
-//! `outbox` (numbering, pure), `wire` (requests and answers).
+//! `outbox` (numbering, pure), `wire` (requests and answers), `register` (a mailbox by invitation).
 
 mod claim;
 mod lease;
 mod line;
 mod outbox;
+mod register;
 mod wire;
 
 use std::{
@@ -47,6 +48,7 @@ pub use self::{
     claim::Claim,
     lease::Lease,
     line::Line,
+    register::{Registration, register},
     wire::{Release, WorkerError},
 };
 use crate::{Egress, auth::secret::Secret};
@@ -103,18 +105,7 @@ impl WorkerBuilder {
     /// # Errors
     /// `Invalid` if the address of the hub is not one of HTTP.
     pub fn build(self) -> Result<Worker, WorkerError> {
-        let invalid =
-            |why: &str| WorkerError::Invalid(format!("{}: {why}", crate::egress::shown_text(&self.hub)));
-        let mut url = Url::parse(&self.hub).map_err(|error| invalid(&error.to_string()))?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(invalid("expected http:// or https://"));
-        }
-        {
-            let mut path = url.path_segments_mut().map_err(|()| invalid("expected a host"))?;
-            path.pop_if_empty().extend(["mailboxes", &*self.mailbox]);
-        }
-        url.set_query(None);
-        url.set_fragment(None);
+        let url = below(&self.hub, &["mailboxes", &self.mailbox])?;
         let egress = match self.egress {
             Some(egress) => egress,
             None => Egress::operator().map_err(|error| WorkerError::Invalid(error.to_string()))?,
@@ -206,6 +197,19 @@ impl Worker {
         call.content_type = Some("application/json");
         self.mailbox.call(call, body.into()).await.map(drop)
     }
+}
+
+/// An address below that of a hub.
+fn below(hub: &str, path: &[&str]) -> Result<Url, WorkerError> {
+    let invalid = |why: &str| WorkerError::Invalid(format!("{}: {why}", crate::egress::shown_text(hub)));
+    let mut url = Url::parse(hub).map_err(|error| invalid(&error.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(invalid("expected http:// or https://"));
+    }
+    url.path_segments_mut().map_err(|()| invalid("expected a host"))?.pop_if_empty().extend(path);
+    url.set_query(None);
+    url.set_fragment(None);
+    Ok(url)
 }
 
 /// A key that no other claim has.

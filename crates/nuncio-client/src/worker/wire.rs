@@ -239,7 +239,7 @@ impl Mailbox {
     }
 }
 
-fn decode<T: DeserializeOwned>(answer: &Response<Bytes>) -> Result<T, WorkerError> {
+pub(super) fn decode<T: DeserializeOwned>(answer: &Response<Bytes>) -> Result<T, WorkerError> {
     serde_json::from_slice(answer.body()).map_err(|error| WorkerError::Refused {
         status: answer.status().as_u16(),
         reason: "invalid-answer".to_owned(),

@@ -3,7 +3,7 @@
 use std::{path::Path, process::ExitCode};
 
 use anyhow::{Context as _, Result};
-use nuncio_client::{Egress, worker::Worker};
+use nuncio_client::worker::Worker;
 use nuncio_hub::{
     ConnectOptions, Connector, LeaseEnd, Report,
     config::{self, Given, Origin, Source, Told, Variables, agent_spec},
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     signals::Signals,
-    target::{KEY, read, setting},
+    target::{KEY, egress, read, setting},
 };
 use crate::{
     args::Connect,
@@ -33,7 +33,7 @@ pub(super) async fn run(connect: Connect, format: Format) -> Result<ExitCode> {
     let mut builder = Worker::builder(connect.hub.as_str(), &**connect.name)
         .name(&worker_name)
         .take_over(connect.take_over)
-        .egress(egress(&connect)?);
+        .egress(egress(&connect.authorities)?);
     if let Some(key) = key(connect.key_file.as_deref())? {
         builder = builder.key(key);
     }
@@ -66,7 +66,9 @@ fn agent(connect: &Connect) -> Result<config::Agent> {
     let mut given = Vec::new();
     if let Some(spec) = &connect.to {
         if spec.starts_with("mailbox:") {
-            return Err(exit::usage("--to: a mailbox has no agent of its own; expected an agent on this machine"));
+            return Err(exit::usage(
+                "--to: a mailbox has no agent of its own; expected an agent on this machine",
+            ));
         }
         let flag = || Origin::Flag("--to".to_owned());
         let told = agent_spec(spec).map_err(|error| exit::usage(format!("--to: {error}")))?;
@@ -96,16 +98,6 @@ fn key(file: Option<&Path>) -> Result<Option<String>> {
     let Some(file) = file else { return Ok(setting(KEY)) };
     let text = String::from_utf8(read("--key-file", file)?).context("--key-file: expected text")?;
     Ok(Some(text.trim().to_owned()))
-}
-
-fn egress(connect: &Connect) -> Result<Egress> {
-    let mut builder = Egress::builder();
-    for path in &connect.authorities {
-        let pem = read("--ca", path)?;
-        let added = builder.root_certificates(&pem);
-        builder = added.map_err(|error| exit::usage(format!("--ca {}: {error}", path.display())))?;
-    }
-    Ok(builder.build()?)
 }
 
 /// The name of a machine as that of a worker.
