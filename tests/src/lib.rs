@@ -8,12 +8,14 @@
 //! | `process` | the real binary: the hub driven by the command line, signals included |
 //! | `faults` | hubs that are killed, databases that go away, full disks: nothing acknowledged is lost |
 //! | `attacks` | requests within every limit and made to hurt: the hub stays alive and within its bounds |
+//! | `worker` | workers of a mailbox, and the connector, against a scripted hub |
 //! | `interop` | the official SDKs as clients of ours and as servers for our client |
 //!
 //! Reading order: [`agent`] (an agent that plays a script), [`world`] (that agent, reached in several ways),
 //! [`between`] (a hub before it), [`transcript`] (what was observed, comparable between ways), [`process`] (children
 //! that end with the test), [`hub`] (the binary), [`receiver`] (of notifications, that does what it is told),
 //! [`forward`], [`forgetful`] and [`chance`] (what goes wrong), [`peer`] (the official SDKs), [`issuer`] (of tokens),
+//! [`mailbox`] (the hub of a worker),
 //! [`webhook`] (our receiver), [`raw`] and [`http2`] (what no client would send).
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
 
@@ -26,6 +28,7 @@ pub mod forward;
 pub mod http2;
 pub mod hub;
 pub mod issuer;
+pub mod mailbox;
 pub mod peer;
 pub mod process;
 pub mod raw;

@@ -8,7 +8,7 @@
 //! token cache).
 
 mod oauth;
-mod secret;
+pub(crate) mod secret;
 mod token;
 
 use std::{fmt, future::Future, sync::Arc};

@@ -32,6 +32,7 @@
 //! | `retry` | retry policies, pure functions |
 //! | [`notification`] | proofs of origin of a notification: signing and verification |
 //! | [`receiver`] | the receiver of a webhook |
+//! | [`worker`] | a worker of a mailbox: an agent without an address |
 //! | `egress` | the only place where HTTP clients are built, and the guard for URLs of callers |
 //!
 //! Absent on purpose: redirects are not followed, and a message is never sent twice unless the agent
@@ -56,6 +57,8 @@ mod retry;
 pub mod notification;
 
 pub mod receiver;
+
+pub mod worker;
 
 mod egress;
 mod failure;

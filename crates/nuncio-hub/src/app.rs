@@ -23,7 +23,7 @@ use url::Url;
 use crate::{
     admin::{AdminListener, AdminState, Reloader},
     agent_urls::AgentUrls,
-    agents::{self, AgentFactory, Mailboxes, PullApi},
+    agents::{self, AgentFactory, Mailboxes, PullApi, RegisterApi},
     config::{self, Config},
     data,
     fleet::{Fleet, ServedAgent},
@@ -199,10 +199,6 @@ impl Hub {
             body_bytes: config.limits.body_bytes,
         };
         routes.add_all(RouteAccess::Protocol, [pull.route()])?;
-        let requests = Requests::new(Arc::clone(&telemetry.metrics));
-        let (origins_now, identity_now) = (Arc::clone(&origins), Arc::clone(&identity));
-        let pipeline =
-            Pipeline::new(Stations { requests, origins: origins_now, identity: identity_now, routes });
         let local = |address| HostNames { proxies: Vec::new(), follow: false, ..names(&config, address) };
         let woken = pushing.as_ref().map(|pushing| pushing.push.clone());
         let wake = Arc::new(move || woken.iter().for_each(Push::wake));
@@ -217,6 +213,17 @@ impl Hub {
         }
         anyhow::ensure!(config.admin.listen.is_some() || !fleet.all().is_empty(), "{}", config::NO_AGENT);
         let registry = Arc::new(registry);
+        let register = RegisterApi {
+            registry: Arc::clone(&registry),
+            identity: Arc::clone(&identity),
+            fleet: Arc::clone(&fleet),
+            mailboxes: Arc::clone(&mailboxes),
+        };
+        routes.add_all(RouteAccess::Protocol, [register.route()])?;
+        let requests = Requests::new(Arc::clone(&telemetry.metrics));
+        let (origins_now, identity_now) = (Arc::clone(&origins), Arc::clone(&identity));
+        let pipeline =
+            Pipeline::new(Stations { requests, origins: origins_now, identity: identity_now, routes });
         let reloader = Arc::new(OnceLock::new());
         let admin_state = AdminState {
             fleet: Arc::clone(&fleet),

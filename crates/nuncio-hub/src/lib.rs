@@ -7,7 +7,7 @@
 //! kind of agent, `agent_urls` their addresses. `data` opens the store, `ready` watches it, `memory` has the
 //! memory limit, `signing` the keys of cards, `root_key` the key that the others are derived from, `push`
 //! starts the delivery of webhooks, `trail` stores refused calls and operators' changes, `admin` is the API
-//! for operators, `health` reports readiness.
+//! for operators, `health` reports readiness. `connect` is a hub of one agent that works for a mailbox elsewhere.
 #![expect(missing_docs, reason = "a product, not a library for others: docs where they say something")]
 
 pub mod admin;
@@ -17,6 +17,7 @@ mod app;
 mod call;
 mod clock;
 pub mod config;
+mod connect;
 mod cors;
 mod data;
 mod directory;
@@ -51,6 +52,7 @@ pub use nuncio_server::store::OpenError;
 pub use self::{
     admin::{Reloader, admin_token_file},
     app::{Administered, Hub, Served},
+    connect::{ConnectOptions, Connector, LeaseEnd, Report, host_name},
     identity::{ApiKey, ApiKeyLimits, KeyText, Keyring, KeyringError, NewApiKey, key_prefix},
     listen::{Certificates, Reload},
     preflight::preflight,

@@ -4,10 +4,12 @@ mod admin;
 mod agent;
 mod audit;
 mod config;
+mod connect;
 mod data;
 mod delivery;
 mod erase;
 mod hidden;
+mod invite;
 mod key;
 mod listen;
 mod mailbox;
@@ -31,10 +33,12 @@ pub(crate) use self::{
     agent::{AgentCommand, Change},
     audit::{Audit, FailOn},
     config::{Check, ConfigCommand, Init, Serve},
+    connect::Connect,
     data::{Place, StoreCommand, Which},
     delivery::{DeliveryCommand, Since},
     erase::Erase,
     hidden::Hidden,
+    invite::{InviteCommand, Register},
     key::KeyCommand,
     listen::Listen,
     mailbox::MailboxCommand,
@@ -121,6 +125,13 @@ pub(crate) enum Command {
     Audit(Box<Audit>),
     /// Receive webhook notifications and print them, to try out webhooks.
     Listen(Listen),
+    /// Invite workers to mailboxes: codes that are good once.
+    #[command(subcommand)]
+    Invite(InviteCommand),
+    /// Redeem an invitation: get a mailbox of a hub, and its key.
+    Register(Register),
+    /// Connect an agent of this machine to a mailbox of a hub, by outbound connections only.
+    Connect(Connect),
     /// Show, list, cancel and watch tasks.
     #[command(subcommand)]
     Task(TaskCommand),

@@ -15,8 +15,14 @@ use crate::{directory, json, path, text, wrong_input::check};
 
 /// A hub that is administered at a port of its own, with a token in this directory.
 pub(crate) async fn administered(state: &Path) -> (Hub, String) {
+    administered_with(state, &[]).await
+}
+
+/// The same with further arguments.
+pub(crate) async fn administered_with(state: &Path, args: &[&str]) -> (Hub, String) {
     let file = state.join("hub.token");
-    let hub = Hub::start(&["--admin", "127.0.0.1:0", "--admin-token-file", path(&file)]).await;
+    let own = ["--admin", "127.0.0.1:0", "--admin-token-file", path(&file)];
+    let hub = Hub::start(&[&own, args].concat()).await;
     let admin = format!("http://{}", text(&hub.announced["admin"]["listen"]));
     assert_eq!(hub.announced["admin"]["tokenFile"], path(&file));
     (hub, admin)

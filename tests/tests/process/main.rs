@@ -9,6 +9,7 @@ mod calls;
 mod cards;
 mod commands;
 mod configuration;
+mod connect;
 mod database;
 mod empty;
 mod grpc;

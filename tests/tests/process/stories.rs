@@ -309,6 +309,22 @@ async fn a_program_as_an_agent() {
     terminal.play("S7", &steps).await;
 }
 
+/// The message comes before the agent, which has no address.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_without_an_address() {
+    let mut terminal = beside_an_agent("S4").await;
+    let steps = [
+        stays("nuncio serve --data", &["tasks are kept in post.db"]),
+        ends("nuncio mailbox create coder", 0, &["the key of mailbox coder"]),
+        ends("nuncio send", 0, &[]),
+        ends("nuncio mailbox show coder", 0, &["waits until"]),
+        stays("nuncio connect coder", &["begins"]),
+        ends("nuncio task watch", 0, &["3 2 1 done", "completed"]),
+        ends("nuncio send", 0, &["2 1 done", "completed"]),
+    ];
+    terminal.play("S4", &steps).await;
+}
+
 /// The provider is one of the tests, in place of the reader's own.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_as_an_agent() {

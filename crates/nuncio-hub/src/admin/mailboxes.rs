@@ -3,22 +3,20 @@
 use std::{sync::Arc, time::Duration};
 
 use nuncio_protocol::ErrorKind;
-use serde_json::{Map, Value};
 
 use super::{
     AdminState, agents,
     api::{
         CreateMailbox, ListMailboxes, Mailbox, MailboxDetails, MailboxLease, MailboxList, MailboxTurn,
-        MailboxWithSecret, MailboxWorker, PoisonTask, RemoveMailbox, Retried, RetryMailbox, RotateMailbox,
-        ShowMailbox, TakeOverLeases, TakenOver,
+        MailboxWithSecret, MailboxWorker, NewMailbox, PoisonTask, RemoveMailbox, Retried, RetryMailbox,
+        RotateMailbox, ShowMailbox, TakeOverLeases, TakenOver,
     },
     endpoint::Reply,
     keys,
     problem::AdminProblem,
 };
 use crate::{
-    agents::{LeaseView, MailboxOverview, PoisonView, TurnView},
-    config::AgentName,
+    agents::{LeaseView, MailboxOverview, OpenRefusal, Opening, PoisonView, TurnView},
     identity::{KeyText, KeyringError, NewApiKey, key_prefix},
     registry::ChangeRefusal,
 };
@@ -61,28 +59,15 @@ pub(super) async fn create(
     state: Arc<AdminState>,
     request: CreateMailbox,
 ) -> Result<Reply<MailboxWithSecret>, AdminProblem> {
-    let name = request.mailbox.name;
-    let mut settings = request.mailbox.settings.0;
-    settings.entry("mailbox").or_insert_with(|| Value::Object(Map::new()));
-    if !settings.get("mailbox").is_some_and(Value::is_object) {
-        return Err(AdminProblem::invalid("mailbox: expected a table of settings, such as {}"));
-    }
-    let parsed: AgentName =
-        name.parse().map_err(|why| AdminProblem::invalid(format!("name: {name} {why}")))?;
-    let is_without_key = state.identity.mailbox_keys().show(&name).is_none();
-    let is_served = state.mailboxes.overview(&name).await?.is_some();
-    // Removed first if an earlier attempt got no further: the key of a mailbox that is gone opens nothing.
-    let has_old_key = !is_without_key && state.fleet.get(&name).is_none();
-    if has_old_key {
-        let deleted = state.identity.mailbox_keys().delete(&name).await;
-        deleted.map_err(|error| keys::problem(&name, error))?;
-    }
-    if !(is_served && is_without_key) {
-        let added = state.registry.add(&parsed, settings).await;
-        added.map_err(|refused| agents::problem(&name, refused))?;
-    }
-    let created = state.identity.mailbox_keys().create(NewApiKey::named(&*name)).await;
-    let (_, text) = created.map_err(|error| keys::problem(&name, error))?;
+    let NewMailbox { name, settings } = request.mailbox;
+    let (registry, identity, fleet) = (&*state.registry, &*state.identity, &*state.fleet);
+    let opening = Opening { registry, identity, fleet, mailboxes: &state.mailboxes };
+    let opened = opening.open(&name, settings.0).await;
+    let text = opened.map_err(|refusal| match refusal {
+        OpenRefusal::Invalid(why) => AdminProblem::invalid(why),
+        OpenRefusal::Agent(refused) => agents::problem(&name, refused),
+        OpenRefusal::Key(error) => keys::problem(&name, error),
+    })?;
     with_secret(&state, &name, &text).await
 }
 

@@ -10,6 +10,7 @@ pub mod api;
 mod deliveries;
 mod endpoint;
 mod health;
+mod invitations;
 mod keys;
 mod mailboxes;
 mod openapi;
@@ -88,6 +89,8 @@ impl AdminState {
             | What::MailboxRotated
             | What::MailboxRemoved
             | What::MailboxRetried
+            | What::InvitationCreated
+            | What::InvitationRevoked
             | What::LeasesTakenOver => {
                 row.agent = Some(subject);
             }

@@ -15,7 +15,7 @@ use super::{
     api::{About, ShowAbout, ShowDocument},
     deliveries,
     endpoint::{Done, Endpoint, Received, Reply, endpoint},
-    health, keys, mailboxes, openapi,
+    health, invitations, keys, mailboxes, openapi,
     problem::AdminProblem,
     reload, tasks, trail,
 };
@@ -49,6 +49,9 @@ fn endpoints() -> Vec<Endpoint> {
         endpoint(mailboxes::remove),
         endpoint(mailboxes::retry),
         endpoint(mailboxes::take_over),
+        endpoint(invitations::list),
+        endpoint(invitations::create),
+        endpoint(invitations::revoke),
         endpoint(tasks::list),
         endpoint(tasks::show),
         endpoint(tasks::cancel),

@@ -20,7 +20,7 @@ const SECRET: &str = "contexts";
 
 /// The key that context ids are derived with. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct ContextKey(hmac::Key);
+pub(crate) struct ContextKey(Option<hmac::Key>);
 
 impl ContextKey {
     /// Loads the key of this store, and creates it on first use.
@@ -32,12 +32,18 @@ impl ContextKey {
     }
 
     pub(crate) fn new(secret: &[u8; 32]) -> Self {
-        Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
+        Self(Some(hmac::Key::new(hmac::HMAC_SHA256, secret)))
+    }
+
+    /// Leaves context ids as they are, where another hub has derived them.
+    pub(crate) fn derived_elsewhere() -> Self {
+        Self(None)
     }
 
     /// Derives the context id that agents see for this caller's context.
     pub(crate) fn derive(&self, caller: &Caller, context: &ContextId) -> ContextId {
-        let tag = hmac::sign(&self.0, &encode(caller, context));
+        let Some(key) = &self.0 else { return context.clone() };
+        let tag = hmac::sign(key, &encode(caller, context));
         let mut name = [0; 16];
         name.copy_from_slice(&tag.as_ref()[..16]);
         let mut buffer = uuid::Uuid::encode_buffer();

@@ -35,7 +35,10 @@ pub(crate) use self::{
     demo::demo_agents,
     factory::{AgentFactory, Isolation},
     kind::{Kind, Prepared},
-    mailbox::{LeaseView, MailboxOverview, Mailboxes, PoisonView, PullApi, TurnView},
+    mailbox::{
+        LeaseView, MailboxOverview, Mailboxes, OpenRefusal, Opening, PoisonView, PullApi, RegisterApi,
+        TurnView,
+    },
     routes::{KindRoute, RouteCall},
 };
 use crate::{

@@ -31,6 +31,12 @@ pub(crate) trait UpstreamStatus: Any + Send + Sync {
     /// The version and binding of calls to it; `None` before its card is known.
     fn speaks(&self) -> Option<(Version, Binding)>;
 
+    /// True if the agent recognises a message that is sent again under its `Idempotency-Key`, or is configured as
+    /// idempotent.
+    fn may_repeat(&self) -> bool {
+        false
+    }
+
     /// Fetches the card now, and updates the card that `before`, the agent on this hub, shows.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 //! | `key-used` | the id | time of the last use, at most a minute late; apart, so that a use is no change |
 //! | `key-change` | `all` | none; its version increases with every change, of which other hubs get a signal |
 //!
-//! The keys of mailboxes have the same text and the same life, and records of kinds of their own: a key of one ring
+//! The keys of mailboxes, and invitations, have the same text and the same life, and records of kinds of their own: a key of one ring
 //! is unknown to the other, on every hub and in every version of it.
 
 use std::{
@@ -47,6 +47,8 @@ struct Kinds {
 const CALLERS: Kinds = Kinds { key: "key", used: "key-used", change: "key-change" };
 /// Keys of mailboxes, each named after its mailbox.
 const MAILBOXES: Kinds = Kinds { key: "mailbox-key", used: "mailbox-key-used", change: "mailbox-key-change" };
+/// Invitations, each named after the mailbox that it becomes.
+const INVITATIONS: Kinds = Kinds { key: "invitation", used: "invitation-used", change: "invitation-change" };
 const ALL: &str = "all";
 /// Interval at which times of last use are stored.
 const LAST_USED_INTERVAL: Duration = Duration::from_secs(60);
@@ -225,6 +227,11 @@ impl Keyring {
         Self::open_ring(store, MAILBOXES).await
     }
 
+    /// Loads the invitations from the store.
+    pub(crate) async fn open_invitations(store: Arc<dyn Store>) -> Result<Self, StoreError> {
+        Self::open_ring(store, INVITATIONS).await
+    }
+
     async fn open_ring(store: Arc<dyn Store>, kinds: Kinds) -> Result<Self, StoreError> {
         let (snapshot, changing, changed) = Default::default();
         let keyring = Self { kinds, store, snapshot, changing, changed };
@@ -348,6 +355,33 @@ impl Keyring {
             Ok(())
         };
         self.change(id_or_name, revoke).await
+    }
+
+    /// Revokes a key that is used once. Of several that try, one succeeds, over all hubs.
+    ///
+    /// # Errors
+    /// There is no such key any more, or the store fails.
+    pub(crate) async fn spend(&self, id: &str) -> Result<ApiKey, KeyringError> {
+        let spend = |kept: &mut StoredKey| match kept.key.revoked {
+            Some(_) => Err(KeyringError::NotFound),
+            None => {
+                kept.key.revoked = Some(now());
+                Ok(())
+            }
+        };
+        self.change(id, spend).await
+    }
+
+    /// Makes a key valid again that was spent for nothing.
+    ///
+    /// # Errors
+    /// There is no such key any more, or the store fails.
+    pub(crate) async fn give_back(&self, id: &str) -> Result<ApiKey, KeyringError> {
+        let restore = |kept: &mut StoredKey| {
+            kept.key.revoked = None;
+            Ok(())
+        };
+        self.change(id, restore).await
     }
 
     /// Deletes a key at once: its open streams end.

@@ -50,7 +50,7 @@ pub(crate) use self::{
     caller_id::CallerId,
     declare::retain_schemes_of_skills,
     layer::{Judge, Unjudged, identify, refuse_with},
-    worker::{WorkerRefusal, for_this_worker},
+    worker::{Invited, WorkerRefusal, for_this_worker},
 };
 use self::{
     access::Witness, auth_throttle::AuthThrottle, credential_expiry::CredentialExpiry, issuer::TrustedIssuer,
@@ -81,6 +81,8 @@ pub(crate) struct Authenticator {
     keyring: Arc<Keyring>,
     /// The keys of mailboxes.
     mailbox_keys: Arc<Keyring>,
+    /// The invitations that were not redeemed.
+    invitations: Arc<Keyring>,
     throttle: AuthThrottle,
     trail: Trail,
     egress: Egress,
@@ -128,12 +130,14 @@ impl Authenticator {
         let egress = Egress::operator()?;
         let keyring = Arc::new(Keyring::open(Arc::clone(store)).await?);
         let mailbox_keys = Arc::new(Keyring::open_mailboxes(Arc::clone(store)).await?);
+        let invitations = Arc::new(Keyring::open_invitations(Arc::clone(store)).await?);
         let settings = ArcSwap::from_pointee(Settings::new(config, &[], &egress)?);
         let (throttle, configured) = Default::default();
         Ok(Arc::new(Self {
             settings,
             keyring,
             mailbox_keys,
+            invitations,
             throttle,
             trail,
             egress,
@@ -160,6 +164,11 @@ impl Authenticator {
     /// The keys of mailboxes, each named after its mailbox.
     pub(crate) fn mailbox_keys(&self) -> &Arc<Keyring> {
         &self.mailbox_keys
+    }
+
+    /// The invitations, each named after the mailbox that it becomes.
+    pub(crate) fn invitations(&self) -> &Arc<Keyring> {
+        &self.invitations
     }
 
     pub(crate) fn trail(&self) -> &Trail {
@@ -245,6 +254,7 @@ impl Authenticator {
         tokio::select! {
             never = self.keyring.follow() => never,
             never = self.mailbox_keys.follow() => never,
+            never = self.invitations.follow() => never,
             never = issuers => never,
         }
     }

@@ -10,10 +10,35 @@ use crate::{clock, listen::Peer};
 /// The reason for refusing a worker, the same for every cause that a worker must not tell apart.
 const WRONG: &str = "this key opens no such mailbox";
 
+/// The reason for refusing one who was not invited.
+const NO_INVITATION: &str = "this invitation was redeemed, has expired or was revoked";
+
+/// An invitation that a request has shown.
+pub(crate) struct Invited {
+    /// The mailbox that it becomes.
+    pub(crate) mailbox: String,
+    pub(crate) id: String,
+}
+
 /// A refusal of a worker: the error, and the challenge that goes with it.
 pub(crate) struct WorkerRefusal {
     pub(crate) error: Error,
     pub(crate) challenge: Option<HeaderValue>,
+}
+
+impl WorkerRefusal {
+    /// The refusal of one who should have sent `credential`.
+    fn new(refused: &AuthRefusal, credential: &str) -> Self {
+        let (error, challenge) = layer::told(refused);
+        let error = match refused {
+            AuthRefusal::Missing => Error::new(
+                ErrorKind::Unauthenticated,
+                format!("authentication required; send {credential} as Authorization: Bearer"),
+            ),
+            _ => error,
+        };
+        Self { error, challenge: challenge.and_then(|challenge| HeaderValue::from_str(&challenge).ok()) }
+    }
 }
 
 impl Authenticator {
@@ -42,18 +67,34 @@ impl Authenticator {
             },
             PresentedCredential::Wrong => AuthRefusal::Invalid("expected the key of the mailbox"),
         };
-        let (error, challenge) = layer::told(&refused);
-        let error = match refused {
-            AuthRefusal::Missing => Error::new(
-                ErrorKind::Unauthenticated,
-                "authentication required; send the mailbox's key as Authorization: Bearer",
-            ),
-            _ => error,
+        Err(WorkerRefusal::new(&refused, "the mailbox's key"))
+    }
+
+    /// Admits one who was invited, with the code of the invitation.
+    ///
+    /// # Errors
+    /// The code is missing, wrong or spent, or the invitation has expired.
+    pub(crate) fn admit_invited(&self, request: &Request) -> Result<Invited, WorkerRefusal> {
+        let peer = request.extensions().get::<Peer>();
+        let refused = match shown(request.headers()) {
+            PresentedCredential::Nothing => AuthRefusal::Missing,
+            PresentedCredential::Text(given) => match self.judge_invited(given) {
+                Ok(invited) => return Ok(invited),
+                Err(why) => match peer {
+                    Some(peer) => self.refuse(why, peer.address),
+                    None => AuthRefusal::Invalid(why),
+                },
+            },
+            PresentedCredential::Wrong => AuthRefusal::Invalid(NO_INVITATION),
         };
-        Err(WorkerRefusal {
-            error,
-            challenge: challenge.and_then(|challenge| HeaderValue::from_str(&challenge).ok()),
-        })
+        Err(WorkerRefusal::new(&refused, "the code of the invitation"))
+    }
+
+    fn judge_invited(&self, given: &str) -> Result<Invited, &'static str> {
+        let given = text::read(given).ok_or("the code is mistyped or cut off")?;
+        // One reason for all causes: a spent code tells nothing about its mailbox.
+        let entry = self.invitations.find(&given, clock::now()).map_err(|_| NO_INVITATION)?;
+        Ok(Invited { mailbox: entry.name().to_owned(), id: entry.id().to_owned() })
     }
 
     fn judge_worker(&self, mailbox: &str, given: &str) -> Result<(), &'static str> {

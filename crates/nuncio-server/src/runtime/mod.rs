@@ -4,7 +4,8 @@
 //! Read the path of a message: `service` (the operations), `admit` (a message becomes a turn), `execution`
 //! (the turn runs), `emitter` and `record` (its events become entries of the log), `journal` (entries reach
 //! the store), `feed` (streams read the log). `live` and `state` hold a task in memory meanwhile. `reserve`,
-//! `stored_turn` and `recover` are for crashes, `watch` is for stores that several servers share.
+//! `stored_turn` and `recover` are for crashes, `watch` is for stores that several servers share, `handover` for
+//! turns of tasks that another server keeps.
 //!
 //! Every change to a task goes through `record`, and no caller sees an entry before it is committed.
 
@@ -47,6 +48,8 @@ mod reserve;
 
 mod recover;
 
+mod handover;
+
 mod watch;
 
 mod live;
@@ -87,6 +90,7 @@ pub use self::{
     conversation::EarlierLimit,
     emitter::Emitter,
     executor::{ExecContext, Execution, Executor},
+    handover::{HandedTurn, TurnEntry, TurnRun},
     recover::Retention,
     text_stream::{DEFAULT_PACE, TextStream},
 };

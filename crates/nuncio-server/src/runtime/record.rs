@@ -199,6 +199,11 @@ impl Recorder {
         self.write(EventAuthor::Runtime, []).await.map(drop)
     }
 
+    /// Records the whole task as another server has recorded it.
+    pub(super) async fn snapshot(&self, task: Task) -> Result<()> {
+        self.write(EventAuthor::Runtime, [Event::Task(task)]).await.map(drop)
+    }
+
     /// Records a caller's message to the task.
     pub(super) async fn caller_message(
         &self,

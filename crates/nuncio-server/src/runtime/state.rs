@@ -6,7 +6,12 @@ use bytes::Bytes;
 use nuncio_protocol::{Error, Event, Message, Result, Seq, StreamItem, Task, TaskState, fold};
 use tokio_util::sync::CancellationToken;
 
-use super::{attendance::Attending, text_stream::PendingText, turn::Turn};
+use super::{
+    attendance::Attending,
+    handover::{Entries, TurnEntry},
+    text_stream::PendingText,
+    turn::Turn,
+};
 use crate::{
     memory::{MemoryAccount, TaskSize},
     size,
@@ -50,6 +55,8 @@ pub(super) struct LiveState {
     pub(super) running: Option<Running>,
     /// Turns that wait for the running one to end.
     pub(super) queue: VecDeque<Turn>,
+    /// The receiver of the entries, for a task that another server keeps.
+    pub(super) entries: Option<Entries>,
 }
 
 /// The phase of a live task.
@@ -170,6 +177,7 @@ impl Progress {
 pub(super) struct Advance {
     committed: Progress,
     items: Vec<StreamItem>,
+    entries: Vec<TurnEntry>,
 }
 
 /// The end of a reservation.
@@ -238,6 +246,7 @@ impl LiveState {
             ring: VecDeque::new(),
             running: None,
             queue: VecDeque::new(),
+            entries: None,
         }
     }
 
@@ -355,7 +364,7 @@ impl LiveState {
         let item = |entry: &StoredEvent| StreamItem::new(Some(entry.seq), Arc::clone(&entry.event));
         let items =
             if self.followers == 0 { Vec::new() } else { entries.iter().take(count).map(item).collect() };
-        self.take_in(Advance { committed: progress, items });
+        self.take_in(Advance { committed: progress, items, entries: Vec::new() });
         self.memo_is_old = true;
         if progress.seq >= moved.seq {
             self.owned_elsewhere = moved.held;
@@ -457,15 +466,20 @@ impl LiveState {
         committed.advance(batch);
         let item = |commit: &Commit| StreamItem::new(Some(commit.expected.next()), Arc::clone(&commit.event));
         let items = if self.followers == 0 { Vec::new() } else { batch.iter().map(item).collect() };
-        Advance { committed, items }
+        let entries = self.entries.iter().flat_map(|_| batch.iter().map(TurnEntry::new)).collect();
+        Advance { committed, items, entries }
     }
 
     /// Applies a change whose entries are committed.
-    pub(super) fn take_in(&mut self, Advance { committed, items }: Advance) {
+    pub(super) fn take_in(&mut self, Advance { committed, items, entries }: Advance) {
         match &mut self.phase {
             Phase::Task(tracked) => tracked.committed = committed,
             Phase::Lost(lost) => lost.answered = true,
             Phase::Opening(_) | Phase::Replied { .. } | Phase::Refused(_) => {}
+        }
+        for entry in entries {
+            // Sending fails if nobody reads the turn any more.
+            let _ = self.entries.as_ref().map(|entries| entries.send(entry));
         }
         if items.is_empty() {
             self.ring.clear();

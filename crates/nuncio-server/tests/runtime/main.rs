@@ -8,6 +8,7 @@ mod earlier;
 mod emit;
 mod faults;
 mod follow_up;
+mod handover;
 mod hooks;
 mod idempotency;
 mod journal;

@@ -71,7 +71,7 @@ async fn check_durable(hub: &Admin) -> Result<()> {
     ))
 }
 
-fn in_time(duration: Duration) -> Timestamp {
+pub(super) fn in_time(duration: Duration) -> Timestamp {
     let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
     Timestamp::from_millis(now().as_millis().saturating_add(millis)).unwrap_or(Timestamp::MAX)
 }

@@ -6,10 +6,12 @@ mod audit;
 mod card;
 mod check;
 mod config;
+mod connect;
 mod delivery;
 mod erase;
 mod healthcheck;
 mod hint;
+mod invite;
 mod key;
 mod listen;
 mod mailbox;
@@ -53,6 +55,9 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         Command::Send(send) => send::run(send, format).await,
         Command::Audit(args) => Box::pin(audit::run(*args, format)).await,
         Command::Listen(listen) => listen::run(listen, format).await,
+        Command::Invite(command) => invite::run(command, format).await,
+        Command::Register(register) => Box::pin(invite::redeem(register, format)).await,
+        Command::Connect(connect) => Box::pin(connect::run(connect, format)).await,
         Command::Task(command) => task::run(command, format).await,
         Command::Push(command) => push::run(command, format).await,
         Command::Agent(command) => agent::run(command, format).await,

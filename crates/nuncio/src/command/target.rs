@@ -1,11 +1,15 @@
 //! Connections to agents, by the options of the command line.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::Result;
 use async_trait::async_trait;
 use nuncio_client::{
-    Client, ClientCredentials, Credentials, Egress, Retry, RetryPolicy, agent_url, was_not_sent,
+    Client, ClientCredentials, Credentials, Egress, EgressBuilder, Retry, RetryPolicy, agent_url,
+    was_not_sent,
 };
 use nuncio_protocol::{
     CallContext, Error, ErrorKind, Interceptor, Next,
@@ -18,7 +22,7 @@ use crate::{
 };
 
 /// The variable with the bearer token. It has no option: others can see the command line.
-const KEY: &str = "NUNCIO_KEY";
+pub(super) const KEY: &str = "NUNCIO_KEY";
 /// The variable with the secret of the OAuth client, for the same reason.
 const OAUTH_SECRET: &str = "NUNCIO_OAUTH_SECRET";
 
@@ -95,13 +99,7 @@ impl Connection {
 
     /// The HTTP client, with the options of TLS.
     pub(super) fn egress(&self) -> Result<Egress> {
-        let mut builder = Egress::builder();
-        for path in &self.authorities {
-            let pem = read("--ca", path)?;
-            builder = builder
-                .root_certificates(&pem)
-                .map_err(|error| exit::usage(format!("--ca {}: {error}", path.display())))?;
-        }
+        let mut builder = trusting(Egress::builder(), &self.authorities)?;
         if let (Some(cert), Some(key)) = (&self.identity.client_cert, &self.identity.client_key) {
             let (cert_pem, key_pem) = (read("--client-cert", cert)?, read("--client-key", key)?);
             builder = builder.client_identity(&cert_pem, &key_pem).map_err(|error| {
@@ -111,6 +109,20 @@ impl Connection {
         }
         Ok(builder.build()?)
     }
+}
+
+/// The HTTP client that also trusts these authorities.
+pub(super) fn egress(authorities: &[PathBuf]) -> Result<Egress> {
+    Ok(trusting(Egress::builder(), authorities)?.build()?)
+}
+
+fn trusting(mut builder: EgressBuilder, authorities: &[PathBuf]) -> Result<EgressBuilder> {
+    for path in authorities {
+        let pem = read("--ca", path)?;
+        let added = builder.root_certificates(&pem);
+        builder = added.map_err(|error| exit::usage(format!("--ca {}: {error}", path.display())))?;
+    }
+    Ok(builder)
 }
 
 /// The line about a retry.
@@ -175,7 +187,7 @@ pub(super) fn setting(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-fn read(option: &str, path: &Path) -> Result<Vec<u8>> {
+pub(super) fn read(option: &str, path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path)
         .map_err(|error| exit::usage(format!("{option} {}: cannot be read: {error}", path.display())))
 }

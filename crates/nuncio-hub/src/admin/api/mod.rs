@@ -21,6 +21,7 @@ mod config;
 mod deliveries;
 mod error;
 mod health;
+mod invitations;
 mod keys;
 mod mailboxes;
 mod paging;
@@ -45,6 +46,10 @@ pub use self::{
     },
     error::{ErrorBody, ErrorDetail, ErrorStatus},
     health::{AgentStatus, HubHealth, ShowHealth},
+    invitations::{
+        CreateInvitation, Invitation, InvitationWithCode, Invitations, ListInvitations, NewInvitation,
+        RevokeInvitation,
+    },
     keys::{
         CreateKey, DeleteKey, Key, KeyLimits, KeyRotation, KeyWithSecret, Keys, ListKeys, NewKey, RevokeKey,
         RotateKey, ShowKey,

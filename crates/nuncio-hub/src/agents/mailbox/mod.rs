@@ -8,7 +8,7 @@
 //! Reading order: this file prepares an agent; `executor` makes a row of a message; `pull` is the API of workers with
 //! `problem` for refusals; `claim` hands turns out, `update` takes their lines (`lines`), `ends` ends waits and leases;
 //! `registry` has the mailboxes that are served, `memo` the memo of a task, `card` the card;
-//! `operate` is for operators.
+//! `open` makes a mailbox and its key, `register` does so for one who was invited; `operate` is for operators.
 //!
 //! **Invariant:** a lease that is over writes nothing; nothing that has begun is handed out again unless its worker left
 //! a memo or the operator allows it (`redeliver`). A worker is as untrusted as any peer.
@@ -19,9 +19,11 @@ mod ends;
 mod executor;
 mod lines;
 mod memo;
+mod open;
 mod operate;
 mod problem;
 mod pull;
+mod register;
 mod registry;
 mod update;
 
@@ -36,8 +38,10 @@ use self::{
     registry::Mailbox,
 };
 pub(crate) use self::{
+    open::{OpenRefusal, Opening},
     operate::{LeaseView, Overview as MailboxOverview, PoisonView, TurnView},
     pull::PullApi,
+    register::RegisterApi,
     registry::Mailboxes,
 };
 use super::{AgentFactory, Kind, Label, Prepared, WAITS_FOR, kind::RuntimeSpec};

@@ -27,6 +27,7 @@ pub(super) enum Reason {
     Gap,
     LeaseLost,
     Begun,
+    Taken,
     TooLarge,
     Unavailable,
 }
@@ -37,7 +38,7 @@ impl Reason {
             Self::Invalid | Self::InvalidLine => StatusCode::BAD_REQUEST,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
             Self::NotFound => StatusCode::NOT_FOUND,
-            Self::Gap | Self::LeaseLost | Self::Begun => StatusCode::CONFLICT,
+            Self::Gap | Self::LeaseLost | Self::Begun | Self::Taken => StatusCode::CONFLICT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -52,6 +53,7 @@ impl Reason {
             Self::Gap => "Lines are missing",
             Self::LeaseLost => "The lease is over",
             Self::Begun => "The lease has begun",
+            Self::Taken => "The name is taken",
             Self::TooLarge => "The body is too large",
             Self::Unavailable => "Unavailable",
         }

@@ -188,6 +188,11 @@ impl UpstreamStatus for RemoteStatus {
         connected.client.candidates().first().map(|candidate| (candidate.version, candidate.binding))
     }
 
+    fn may_repeat(&self) -> bool {
+        let link = self.remote.link.load();
+        link.settings.idempotent || link.connected().is_some_and(|connected| connected.knows_repeats())
+    }
+
     async fn refresh(&self, before: &ServedAgent) -> Result<(), String> {
         if self.remote.refresh().await {
             self.remote.show(before);

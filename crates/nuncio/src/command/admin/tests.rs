@@ -5,11 +5,11 @@ use std::{collections::BTreeSet, path::Path};
 use nuncio_hub::{
     Hub,
     admin::api::{
-        AddAgent, AgentSettings, CancelTask, ChangeAgent, CreateKey, CreateMailbox, DeleteKey,
-        DeliveryFilter, EraseTasks, ErasureTarget, KeyRotation, ListAgents, ListDeliveries, ListKeys,
-        ListMailboxes, ListTasks, ListTrail, MailboxRetry, MailboxRotation, NewAgent, NewKey, NewMailbox,
+        AddAgent, AgentSettings, CancelTask, ChangeAgent, CreateInvitation, CreateKey, CreateMailbox, DeleteKey,
+        DeliveryFilter, EraseTasks, ErasureTarget, KeyRotation, ListAgents, ListDeliveries, ListInvitations, ListKeys,
+        ListMailboxes, ListTasks, ListTrail, MailboxRetry, MailboxRotation, NewAgent, NewInvitation, NewKey, NewMailbox,
         Paging, RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig, ReloadOptions, RemoveAgent,
-        RemoveMailbox, ReplayDelivery, RetryMailbox, RevokeKey, RotateKey, RotateMailbox, ShowAbout,
+        RemoveMailbox, ReplayDelivery, RetryMailbox, RevokeInvitation, RevokeKey, RotateKey, RotateMailbox, ShowAbout,
         ShowAgent, ShowAgentHealth, ShowConfig, ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowMailbox,
         ShowTask, TakeOver, TakeOverLeases, TaskFilter, TimelineOptions, TrailFilter, What,
     },
@@ -120,6 +120,14 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
     assert_eq!(client.ok(TakeOverLeases { name: name(), take_over }).await.leases, 0);
     client.ok(RemoveMailbox { name: name() }).await;
     client.refused(ShowMailbox { name: name() }, "there is no mailbox coder").await;
+
+    let guest = || "guest".to_owned();
+    let invitation = NewInvitation { mailbox: guest(), expires: None };
+    let invited = client.ok(CreateInvitation { invitation }).await;
+    assert!(invited.code.starts_with(&invited.invitation.prefix));
+    assert_eq!(client.ok(ListInvitations {}).await.invitations.len(), 1);
+    client.ok(RevokeInvitation { mailbox: guest() }).await;
+    client.refused(RevokeInvitation { mailbox: guest() }, "there is no invitation to guest").await;
 
     let filter = TaskFilter { state: Some(TaskState::Working), ..TaskFilter::default() };
     assert_eq!(client.ok(ListTasks { filter }).await.tasks.len(), 0);

@@ -1,0 +1,135 @@
+//! `nuncio invite …` and `nuncio register`: how a worker gets its mailbox and key without an operator at its side.
+
+use std::{
+    fs::OpenOptions, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path, process::ExitCode,
+};
+
+use anyhow::{Context as _, Result};
+use nuncio_client::worker::{Registration, Worker, register};
+use nuncio_hub::admin::api::{
+    CreateInvitation, Invitation, InvitationWithCode, ListInvitations, NewInvitation, RevokeInvitation,
+};
+use nuncio_protocol::AgentCard;
+use serde_json::json;
+
+use super::{
+    hint::program,
+    key::in_time,
+    pages::columns,
+    target::{egress, read},
+};
+use crate::{
+    args::{Admin, InviteCommand, Register},
+    exit,
+    output::{self, Format},
+};
+
+pub(super) async fn run(command: InviteCommand, format: Format) -> Result<ExitCode> {
+    match command {
+        InviteCommand::Create { hub, mailbox, expires } => {
+            let invitation = NewInvitation { mailbox, expires: expires.map(in_time) };
+            code(&hub.call(&CreateInvitation { invitation }).await?, format)?;
+        }
+        InviteCommand::List { hub } => list(&hub, format).await?,
+        InviteCommand::Revoke { hub, mailbox } => {
+            hub.call(&RevokeInvitation { mailbox: mailbox.clone() }).await?;
+            match format {
+                Format::Json => output::json(&json!({ "revoked": mailbox }))?,
+                Format::Human => output::note(&format!("The invitation to {mailbox} is revoked.")),
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the code alone on stdout, so that it can be piped to where it belongs.
+fn code(made: &InvitationWithCode, format: Format) -> Result<()> {
+    if format == Format::Json {
+        return output::json(made);
+    }
+    let InvitationWithCode { invitation, code, volatile } = made;
+    output::line(code)?;
+    output::note(&format!(
+        "the invitation to mailbox {}, good once until {}; redeem it with `{} register HUB --invite CODE`",
+        invitation.mailbox,
+        invitation.expires,
+        program()
+    ));
+    if *volatile {
+        output::note("warning: the hub keeps its data in memory: its next restart loses the invitation");
+    }
+    Ok(())
+}
+
+async fn list(hub: &Admin, format: Format) -> Result<()> {
+    let invitations = hub.call(&ListInvitations {}).await?.invitations;
+    if format == Format::Json {
+        return invitations.iter().try_for_each(output::json);
+    }
+    let row = |invitation: &Invitation| {
+        let until = format!("until {}", invitation.expires);
+        vec![invitation.mailbox.clone(), invitation.prefix.clone(), until]
+    };
+    columns(&invitations.iter().map(row).collect::<Vec<_>>())?;
+    output::note(&output::count(invitations.len(), "invitation", "invitations"));
+    Ok(())
+}
+
+pub(super) async fn redeem(args: Register, format: Format) -> Result<ExitCode> {
+    // All that can be wrong here comes before the code is spent.
+    let card = args.card.as_deref().map(card).transpose()?;
+    let egress = egress(&args.authorities)?;
+    let mut file = args.key_file.as_deref().map(new_file).transpose()?;
+    let registered = register(args.hub.as_str(), args.invite.reveal(), &egress).await;
+    let Registration { mailbox, key, .. } = match registered {
+        Ok(registered) => registered,
+        Err(error) => {
+            if let Some(path) = &args.key_file {
+                // It was made by this command, and is empty.
+                let _ = std::fs::remove_file(path);
+            }
+            return Err(nuncio_protocol::Error::from(error).into());
+        }
+    };
+    match (&mut file, format) {
+        (Some(file), _) => {
+            writeln!(file, "{key}").context("--key-file: the key cannot be written")?;
+        }
+        (None, Format::Human) => output::line(&key)?,
+        (None, Format::Json) => {}
+    }
+    if format == Format::Json {
+        let shown = file.is_none().then_some(&key);
+        output::json(&json!({ "mailbox": mailbox, "key": shown }))?;
+    } else {
+        let kept = match &args.key_file {
+            Some(path) => format!("its key is in {}", path.display()),
+            None => "its key is not shown again".to_owned(),
+        };
+        output::note(&format!(
+            "you have the mailbox {mailbox}; {kept}; connect an agent with `{} connect {mailbox} --hub {} --to AGENT`",
+            program(),
+            args.hub.as_str().trim_end_matches('/')
+        ));
+    }
+    if let Some(card) = card {
+        let worker = Worker::builder(args.hub.as_str(), &*mailbox).key(&*key).egress(egress).build();
+        let published = match worker {
+            Ok(worker) => worker.put_card(&card).await,
+            Err(error) => Err(error),
+        };
+        published.map_err(nuncio_protocol::Error::from).context("the card was not published")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn card(path: &Path) -> Result<AgentCard> {
+    let text = read("--card", path)?;
+    serde_json::from_slice(&text).map_err(|error| exit::usage(format!("--card {}: {error}", path.display())))
+}
+
+/// A new file that only its owner can read.
+fn new_file(path: &Path) -> Result<std::fs::File> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    file.map_err(|error| exit::usage(format!("--key-file {}: {error}", path.display())))
+}
