@@ -23,7 +23,7 @@ use url::Url;
 use crate::{
     admin::{AdminListener, AdminState, Reloader},
     agent_urls::AgentUrls,
-    agents::{self, AgentFactory},
+    agents::{self, AgentFactory, Consents},
     config::{self, Config},
     data,
     fleet::{Fleet, ServedAgent},
@@ -77,6 +77,7 @@ pub struct Hub {
     live: Live,
     reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
     trail: trail::TrailWriter,
+    consents: Arc<Consents>,
     memory: MemoryAccount,
     config: Config,
 }
@@ -159,6 +160,7 @@ impl Hub {
         let retention = config.data.keep().map(Retention::finished).unwrap_or_default();
         let (trail, writer) = Trail::new(&store);
         let trail = trail.counted_by(&telemetry.metrics);
+        let consents = Arc::new(Consents::new(&store, &trail));
         let identity =
             Authenticator::open(&config.identity, &store, trail, address.ip().is_loopback()).await?;
         let callers = Arc::new(Callers::new(&config.limits, &identity.limits()));
@@ -178,6 +180,7 @@ impl Hub {
             callers: Arc::clone(&callers),
             limits: Arc::clone(&limits),
             calls: Arc::clone(&calls),
+            consents: Arc::clone(&consents),
             hub: agents::hub_id(&*store).await?,
             contexts: agents::ContextKey::open(&*store).await?,
             profile: config.profile,
@@ -215,6 +218,7 @@ impl Hub {
             wake,
             registry: Arc::clone(&registry),
             identity: Arc::clone(&identity),
+            consents: Arc::clone(&consents),
             reloader: Arc::clone(&reloader),
         };
         let live = Live {
@@ -228,7 +232,13 @@ impl Hub {
             telemetry: telemetry.clone(),
         };
         let metrics = Arc::clone(&telemetry.metrics);
-        let gauges = Gauges::new(metrics, Arc::clone(&store), Arc::clone(&fleet), memory.clone());
+        let gauges = Gauges::new(
+            metrics,
+            Arc::clone(&store),
+            Arc::clone(&fleet),
+            Arc::clone(&consents),
+            memory.clone(),
+        );
         let gauges = Arc::new(gauges);
         let scrape = Box::pin(Scrape::bind(&config, local, &fleet, Arc::clone(&gauges))).await?.map(Box::new);
         let admin = AdminListener::bind(&config, local, Arc::new(admin_state), gauges).await?;
@@ -252,6 +262,7 @@ impl Hub {
             live,
             reloader,
             trail,
+            consents,
             memory,
             config,
         })
@@ -380,6 +391,7 @@ impl Hub {
             never = follow(&self.live) => match never {},
             never = self.trail.run() => match never {},
             never = memory::measure(&self.memory) => match never {},
+            never = until(&stopping, self.consents.sweep(&self.fleet)) => match never {},
             // No agent is added while the hub drains.
             never = until(&stopping, self.live.registry.watch()) => match never {},
         };

@@ -5,6 +5,7 @@
 //! types of their routes, `openapi` describes the table, `problem` has the refusals; then handlers, one file
 //! per resource.
 
+mod access;
 mod agents;
 pub mod api;
 mod deliveries;
@@ -45,6 +46,7 @@ use self::{
 };
 pub use self::{reload::Reloader, token::admin_token_file};
 use crate::{
+    agents::Consents,
     config::{self, Config, Data},
     fleet::Fleet,
     gauges::Gauges,
@@ -66,18 +68,26 @@ pub(crate) struct AdminState {
     pub(crate) wake: Arc<dyn Fn() + Send + Sync>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) identity: Arc<Authenticator>,
+    pub(crate) consents: Arc<Consents>,
     /// Set after the hub was made, by the code that read the configuration.
     pub(crate) reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
 }
 
 impl AdminState {
     /// Writes a change to the log and to the audit trail.
-    fn note(&self, what: What, subject: String) {
+    fn note(&self, what: What, subject: String, principal: Option<String>) {
         let about = Some(&*subject).filter(|subject| !subject.is_empty());
         tracing::info!(%what, about, "changed by administration");
-        let mut row = Row::of(what);
+        let mut row = Row { principal, ..Row::of(what) };
         match what {
-            What::AgentAdded | What::AgentChanged | What::AgentRemoved | What::AgentRefreshed => {
+            What::AgentAdded
+            | What::AgentChanged
+            | What::AgentRemoved
+            | What::AgentRefreshed
+            | What::AccessAccepted
+            | What::AccessDeclined
+            | What::AccessBlocked
+            | What::AccessRevoked => {
                 row.agent = Some(subject);
             }
             What::KeyCreated | What::KeyRotated | What::KeyRevoked | What::KeyDeleted => {

@@ -86,6 +86,7 @@ pub use self::{
     conversation::EarlierLimit,
     emitter::Emitter,
     executor::{ExecContext, Execution, Executor},
+    parked::HeldMessage,
     recover::Retention,
     text_stream::{DEFAULT_PACE, TextStream},
 };
