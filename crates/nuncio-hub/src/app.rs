@@ -23,7 +23,7 @@ use url::Url;
 use crate::{
     admin::{AdminListener, AdminState, Reloader},
     agent_urls::AgentUrls,
-    agents::{self, AgentFactory, Mailboxes, PullApi, RegisterApi},
+    agents::{self, AgentFactory, Consents, Mailboxes, PullApi, RegisterApi},
     config::{self, Config},
     data,
     fleet::{Fleet, ServedAgent},
@@ -78,6 +78,7 @@ pub struct Hub {
     reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
     trail: trail::TrailWriter,
     mailboxes: Arc<Mailboxes>,
+    consents: Arc<Consents>,
     memory: MemoryAccount,
     config: Config,
 }
@@ -160,6 +161,7 @@ impl Hub {
         let retention = config.data.keep().map(Retention::finished).unwrap_or_default();
         let (trail, writer) = Trail::new(&store);
         let trail = trail.counted_by(&telemetry.metrics);
+        let consents = Arc::new(Consents::new(&store, &trail));
         let identity =
             Authenticator::open(&config.identity, &store, trail, address.ip().is_loopback()).await?;
         let callers = Arc::new(Callers::new(&config.limits, &identity.limits()));
@@ -181,6 +183,7 @@ impl Hub {
             callers: Arc::clone(&callers),
             limits: Arc::clone(&limits),
             calls: Arc::clone(&calls),
+            consents: Arc::clone(&consents),
             hub: agents::hub_id(&*store).await?,
             contexts,
             profile: config.profile,
@@ -233,6 +236,7 @@ impl Hub {
             registry: Arc::clone(&registry),
             identity: Arc::clone(&identity),
             mailboxes: Arc::clone(&mailboxes),
+            consents: Arc::clone(&consents),
             reloader: Arc::clone(&reloader),
         };
         let live = Live {
@@ -246,7 +250,13 @@ impl Hub {
             telemetry: telemetry.clone(),
         };
         let metrics = Arc::clone(&telemetry.metrics);
-        let gauges = Gauges::new(metrics, Arc::clone(&store), Arc::clone(&fleet), memory.clone());
+        let gauges = Gauges::new(
+            metrics,
+            Arc::clone(&store),
+            Arc::clone(&fleet),
+            Arc::clone(&consents),
+            memory.clone(),
+        );
         let gauges = Arc::new(gauges);
         let scrape = Box::pin(Scrape::bind(&config, local, &fleet, Arc::clone(&gauges))).await?.map(Box::new);
         let admin = AdminListener::bind(&config, local, Arc::new(admin_state), gauges).await?;
@@ -271,6 +281,7 @@ impl Hub {
             reloader,
             trail,
             mailboxes,
+            consents,
             memory,
             config,
         })
@@ -400,6 +411,7 @@ impl Hub {
             never = self.mailboxes.work() => match never {},
             never = self.trail.run() => match never {},
             never = memory::measure(&self.memory) => match never {},
+            never = until(&stopping, self.consents.sweep(&self.fleet)) => match never {},
             // No agent is added while the hub drains.
             never = until(&stopping, self.live.registry.watch()) => match never {},
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use axum::response::Response;
 use nuncio_protocol::{
-    A2aService, CallContext, CallHandler, Result,
+    A2aService, CallContext, CallHandler, ErrorKind, Result,
     op::{Call, Op, Reply},
 };
 use nuncio_server::bind::{Relay, SealedCall};
@@ -24,6 +24,8 @@ pub(crate) struct Layers {
     pub(crate) calls: Arc<CallTelemetry>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) identity: Arc<Authenticator>,
+    /// The agent asks for consent, so a message must come from a known caller.
+    pub(crate) asks: bool,
 }
 
 /// A backend with its layers.
@@ -54,6 +56,10 @@ impl<B: ?Sized> Dispatch<B> {
 
     /// Dispatches a call within the limits: a unary call counts until it is answered, a stream until it ends.
     async fn limited<C: DispatchTo<B>>(&self, cx: &CallContext, call: C) -> Result<C::Answer> {
+        let is_message = matches!(call.op(), Op::SendMessage | Op::SendStreamingMessage);
+        if self.layers.asks && is_message && cx.caller.principal().is_none() {
+            return Err(ErrorKind::Unauthenticated.into());
+        }
         let permit = self.layers.gate.admit(&cx.caller, call.op())?;
         let answer = call.dispatch(&self.backend, cx).await?;
         Ok(if permit.is_empty() { answer } else { answer.observed_by(permit) })

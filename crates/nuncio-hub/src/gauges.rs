@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use nuncio_protocol::Timestamp;
 use nuncio_server::{
     MemoryAccount,
     store::{Store, StoreError},
@@ -12,6 +13,7 @@ use nuncio_server::{
 use tokio::sync::Mutex;
 
 use crate::{
+    agents::{Backlog, Consents},
     fleet::{Condition, Fleet},
     memory,
     telemetry::Metrics,
@@ -27,6 +29,7 @@ pub(crate) struct Gauges {
     metrics: Arc<Metrics>,
     store: Arc<dyn Store>,
     fleet: Arc<Fleet>,
+    consents: Arc<Consents>,
     memory: MemoryAccount,
     asked: Mutex<Option<Instant>>,
 }
@@ -36,9 +39,10 @@ impl Gauges {
         metrics: Arc<Metrics>,
         store: Arc<dyn Store>,
         fleet: Arc<Fleet>,
+        consents: Arc<Consents>,
         memory: MemoryAccount,
     ) -> Self {
-        Self { metrics, store, fleet, memory, asked: Mutex::default() }
+        Self { metrics, store, fleet, consents, memory, asked: Mutex::default() }
     }
 
     /// All metrics in the text format of Prometheus.
@@ -72,10 +76,11 @@ impl Gauges {
 
     async fn count(&self) -> Result<(), StoreError> {
         let backlog = self.store.backlog().await?;
-        let oldest = backlog.oldest.and_then(|oldest| u64::try_from(oldest.as_millis()).ok());
-        let age = oldest.map(|oldest| since_1970().saturating_sub(Duration::from_millis(oldest)));
         self.metrics.pending.set(backlog.pending.cast_signed());
-        self.metrics.oldest_pending.set(age.unwrap_or_default().as_secs_f64());
+        self.metrics.oldest_pending.set(age(backlog.oldest));
+        let Backlog { requests, oldest } = self.consents.backlog().await?;
+        self.metrics.access_requests.set(i64::try_from(requests).unwrap_or(i64::MAX));
+        self.metrics.oldest_access_request.set(age(oldest));
         let tasks = self.store.count_tasks().await?;
         // Removes the values of states that no task has any more.
         self.metrics.tasks.clear();
@@ -86,6 +91,13 @@ impl Gauges {
         }
         Ok(())
     }
+}
+
+/// The age in seconds of what is from this time; 0 if there is nothing.
+fn age(of: Option<Timestamp>) -> f64 {
+    let millis = of.and_then(|of| u64::try_from(of.as_millis()).ok());
+    let age = millis.map(|millis| since_1970().saturating_sub(Duration::from_millis(millis)));
+    age.unwrap_or_default().as_secs_f64()
 }
 
 fn since_1970() -> Duration {

@@ -1,6 +1,6 @@
 //! The trail: stored rows about refused calls and operators' changes. Writing them never delays a request.
 //!
-//! Denials of the same kind within a minute are one row with a count. It is written at the first denial and
+//! Denials and requests for consent of the same kind within a minute are one row with a count. It is written at the first denial and
 //! again at the end of the minute, so that refused callers cannot fill the store.
 
 use std::{
@@ -63,6 +63,12 @@ pub enum What {
     AgentDenied,
     /// The caller may not call this operation.
     OperationDenied,
+    /// The caller waits for the consent of an agent's owner.
+    AccessRequested,
+    AccessAccepted,
+    AccessDeclined,
+    AccessBlocked,
+    AccessRevoked,
     KeyCreated,
     KeyRotated,
     KeyRevoked,
@@ -106,7 +112,11 @@ impl What {
     fn folds(self) -> bool {
         matches!(
             self,
-            Self::CredentialsRefused | Self::AttemptsLimited | Self::AgentDenied | Self::OperationDenied
+            Self::CredentialsRefused
+                | Self::AttemptsLimited
+                | Self::AgentDenied
+                | Self::OperationDenied
+                | Self::AccessRequested
         )
     }
 }

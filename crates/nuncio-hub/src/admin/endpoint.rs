@@ -65,11 +65,13 @@ pub(super) struct Reply<A> {
     version: Option<u64>,
     /// The subject of the row in the trail, if it is not the name in the path.
     subject: Option<String>,
+    /// The principal of that row.
+    principal: Option<String>,
 }
 
 impl<A> Reply<A> {
     pub(super) fn new(answer: A) -> Self {
-        Self { answer, version: None, subject: None }
+        Self { answer, version: None, subject: None, principal: None }
     }
 
     /// Sets the version, which is returned as an ETag and accepted in If-Match.
@@ -79,12 +81,18 @@ impl<A> Reply<A> {
 
     /// Puts more into the answer.
     pub(super) fn map<B>(self, more: impl FnOnce(A) -> B) -> Reply<B> {
-        Reply { answer: more(self.answer), version: self.version, subject: self.subject }
+        let Self { answer, version, subject, principal } = self;
+        Reply { answer: more(answer), version, subject, principal }
     }
 
     /// Sets the subject of the row in the trail.
     pub(super) fn subject(self, subject: impl Into<String>) -> Self {
         Self { subject: Some(subject.into()), ..self }
+    }
+
+    /// Sets the principal of the row in the trail.
+    pub(super) fn principal(self, principal: impl Into<String>) -> Self {
+        Self { principal: Some(principal.into()), ..self }
     }
 }
 
@@ -92,6 +100,7 @@ impl<A> Reply<A> {
 pub(super) struct Done {
     pub(super) response: Response,
     pub(super) subject: String,
+    pub(super) principal: Option<String>,
 }
 
 /// Serves a route by this handler; the type of the request determines the route.
@@ -165,14 +174,14 @@ fn respond<A: Serialize + 'static>(
     reply: Reply<A>,
     named: String,
 ) -> Result<Done, AdminProblem> {
-    let Reply { answer, version, subject } = reply;
+    let Reply { answer, version, subject, principal } = reply;
     let mut response = if is_unit::<A>() { ().into_response() } else { Json(answer).into_response() };
     *response.status_mut() = status;
     if let Some(version) = version {
         let tag = HeaderValue::try_from(format!("\"{version}\"")).map_err(|_| AdminProblem::internal())?;
         response.headers_mut().insert(header::ETAG, tag);
     }
-    Ok(Done { response, subject: subject.unwrap_or(named) })
+    Ok(Done { response, subject: subject.unwrap_or(named), principal })
 }
 
 impl Endpoint {

@@ -5,6 +5,7 @@
 //! types of their routes, `openapi` describes the table, `problem` has the refusals; then handlers, one file
 //! per resource.
 
+mod access;
 mod agents;
 pub mod api;
 mod deliveries;
@@ -47,6 +48,7 @@ use self::{
 };
 pub use self::{reload::Reloader, token::admin_token_file};
 use crate::{
+    agents::Consents,
     agents::Mailboxes,
     config::{self, Config, Data},
     fleet::Fleet,
@@ -70,16 +72,17 @@ pub(crate) struct AdminState {
     pub(crate) registry: Arc<Registry>,
     pub(crate) identity: Arc<Authenticator>,
     pub(crate) mailboxes: Arc<Mailboxes>,
+    pub(crate) consents: Arc<Consents>,
     /// Set after the hub was made, by the code that read the configuration.
     pub(crate) reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
 }
 
 impl AdminState {
     /// Writes a change to the log and to the audit trail.
-    fn note(&self, what: What, subject: String) {
+    fn note(&self, what: What, subject: String, principal: Option<String>) {
         let about = Some(&*subject).filter(|subject| !subject.is_empty());
         tracing::info!(%what, about, "changed by administration");
-        let mut row = Row::of(what);
+        let mut row = Row { principal, ..Row::of(what) };
         match what {
             What::AgentAdded
             | What::AgentChanged
@@ -91,7 +94,11 @@ impl AdminState {
             | What::MailboxRetried
             | What::InvitationCreated
             | What::InvitationRevoked
-            | What::LeasesTakenOver => {
+            | What::LeasesTakenOver
+            | What::AccessAccepted
+            | What::AccessDeclined
+            | What::AccessBlocked
+            | What::AccessRevoked => {
                 row.agent = Some(subject);
             }
             What::KeyCreated | What::KeyRotated | What::KeyRevoked | What::KeyDeleted => {

@@ -11,7 +11,7 @@ use http::{HeaderValue, Method, header};
 use serde_json::Value;
 
 use super::{
-    AdminState, agents,
+    AdminState, access, agents,
     api::{About, ShowAbout, ShowDocument},
     deliveries,
     endpoint::{Done, Endpoint, Received, Reply, endpoint},
@@ -52,6 +52,11 @@ fn endpoints() -> Vec<Endpoint> {
         endpoint(invitations::list),
         endpoint(invitations::create),
         endpoint(invitations::revoke),
+        endpoint(access::list),
+        endpoint(access::accept),
+        endpoint(access::decline),
+        endpoint(access::block),
+        endpoint(access::revoke),
         endpoint(tasks::list),
         endpoint(tasks::show),
         endpoint(tasks::cancel),
@@ -100,9 +105,9 @@ impl EndpointTable {
         })?;
         let query = head.uri.query().unwrap_or_default().to_owned();
         let received = Received { names, query, headers: head.headers, body };
-        let Done { response, subject } = endpoint.run(Arc::clone(&self.state), received).await?;
+        let Done { response, subject, principal } = endpoint.run(Arc::clone(&self.state), received).await?;
         if let Some(what) = endpoint.trail {
-            self.state.note(what, subject);
+            self.state.note(what, subject, principal);
         }
         Ok(response)
     }

@@ -163,6 +163,10 @@ pub(super) async fn erase(
     let caller = principal.as_deref().map_or_else(Caller::anonymous, Caller::authenticated);
     let is_meant =
         |served: &&Arc<ServedAgent>| agent.as_deref().is_none_or(|agent| agent == &**served.name());
+    // First, so that no held message runs while its task is erased.
+    if let Some(principal) = &principal {
+        state.consents.erase(principal, tenant.as_deref(), agent.as_deref()).await?;
+    }
     let mut erased = 0;
     for runtime in state.fleet.all().iter().filter(is_meant).filter_map(|agent| agent.runtime()) {
         erased += runtime.erase(tenant.as_deref(), &caller).await.map_err(|error| refused(&error))?;

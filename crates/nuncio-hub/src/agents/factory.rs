@@ -9,13 +9,14 @@ use async_trait::async_trait;
 use nuncio_server::{CallerShare, Retention, Runtime, bind::BindOptions, store::Store};
 
 use super::{
-    ContextKey, Mailboxes, Prepared,
+    Consents, ContextKey, Mailboxes, Prepared,
+    consent::AskFirst,
     kind::{PreparedBackend, RuntimeSpec},
     kind_of, name_of,
 };
 use crate::{
     agent_urls::AgentUrls,
-    config,
+    config::{self, AgentAccess},
     dispatch::Layers,
     fleet::{AgentInfo, Backend, ServedAgent},
     identity::Authenticator,
@@ -41,6 +42,8 @@ pub(crate) struct AgentFactory {
     pub(crate) calls: Arc<ArcSwap<config::Calls>>,
     /// The id of this hub, for the hops of calls.
     pub(crate) hub: Arc<str>,
+    /// The callers of agents that ask first.
+    pub(crate) consents: Arc<Consents>,
     /// Derives the context ids that agents see.
     pub(crate) contexts: ContextKey,
     /// The behaviour of the conformance agent.
@@ -92,13 +95,17 @@ impl AgentFactory {
         let calls = desired.calls.over(&self.calls.load());
         let backend = match backend {
             PreparedBackend::Runtime(spec) => Backend::Runtime(self.runtime(*spec, desired, &calls, before)?),
-            PreparedBackend::Ready(backend) => backend,
+            PreparedBackend::Ready(backend) => {
+                anyhow::ensure!(desired.access == AgentAccess::Open, "{}", config::NO_TASK_TO_HOLD);
+                backend
+            }
         };
         let info = AgentInfo {
             kind: name_of(&desired.kind),
             runtime_key,
             is_listed: desired.visible,
             cards: desired.cards,
+            asks: desired.access == AgentAccess::Ask,
             example,
         };
         let config::Calls { lenient_version, batch, .. } = calls;
@@ -127,6 +134,7 @@ impl AgentFactory {
             calls: self.telemetry.calls(name),
             gate: Arc::new(Gate::new(&self.callers, limits)),
             identity: Arc::clone(&self.identity),
+            asks: info.asks,
         };
         let body_bytes = limits.body_bytes.unwrap_or(self.limits.load().body_bytes);
         ServedAgent::new(
@@ -149,6 +157,12 @@ impl AgentFactory {
     ) -> Result<Runtime> {
         let RuntimeSpec { builder, pushes, unmarked_artifacts } = spec;
         let (limits, default) = (&desired.limits, self.limits.load());
+        let builder = match desired.access {
+            AgentAccess::Open => builder,
+            AgentAccess::Ask => {
+                builder.wrap_executor(|inner| Arc::new(AskFirst::new(&desired.name, &self.consents, inner)))
+            }
+        };
         let mut builder = builder
             .parts(limits.parts.unwrap_or(default.parts))
             .max_task_bytes(limits.max_task_bytes.unwrap_or(default.max_task_bytes))

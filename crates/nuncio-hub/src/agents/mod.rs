@@ -1,10 +1,11 @@
 //! The kinds of agents, a folder each, and their shared parts.
 //!
 //! Reading order: this file has the table of kinds; `kind` the trait that each kind implements; `factory`
-//! builds agents; `demo`, `command`, `remote`, `model` and `mailbox` are the kinds; `delegation` gives a task to another agent
+//! builds agents, and puts `consent` before those that ask first; `demo`, `command`, `remote`, `model` and `mailbox` are the kinds; `delegation` gives a task to another agent
 //! and follows it; `lease` hands work to workers that fetch it; `json_lines` is the wire of programs and workers; `context_key`, `expiry`, `label`, `probe`, `routes` and `upstream_auth` are used by several kinds.
 
 mod command;
+mod consent;
 mod context_key;
 mod delegation;
 mod demo;
@@ -30,6 +31,9 @@ use self::label::Label;
 #[cfg(test)]
 pub(crate) use self::toy::Toy;
 pub(crate) use self::{
+    consent::{
+        Backlog, CallerAccess, CallerKey, Consents, Decision, DecisionError, REQUEST_LIFETIME, Standing,
+    },
     context_key::ContextKey,
     delegation::hub_id,
     demo::demo_agents,

@@ -43,16 +43,16 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use url::{Host, Url};
 
-pub(crate) use self::{agent::AgentTable, api::agent_from_api, lost::lost, validate::NO_AGENT};
 use self::{
     agent::AgentTables,
     form::{Address, BaseUrl, Form, HostText, Opt, Seconds, ValueList},
 };
 pub use self::{
     agent::{
-        Agent, AgentKind, AgentName, AgentOrigin, Auth, CardSource, ClientIdentity, Command, CommandLine,
-        Credential, Demo, Environment, Extension, Follow, Format, Mailbox, Mode, Model, ModelDialect,
-        ModelTarget, OAuth2, Profile, Provider, Reasoning, Serial, Skill, Trust, Upstream, WhenDown,
+        Agent, AgentAccess, AgentKind, AgentName, AgentOrigin, Auth, CardSource, ClientIdentity, Command,
+        CommandLine, Credential, Demo, Environment, Extension, Follow, Format, Mailbox, Mode, Model,
+        ModelDialect, ModelTarget, OAuth2, Profile, Provider, Reasoning, Serial, Skill, Trust, Upstream,
+        WhenDown,
     },
     calls::{AgentCalls, Calls},
     changes::{AgentChanges, Changes, changes},
@@ -68,6 +68,12 @@ pub use self::{
     source::{Given, Loaded, Source, Told, Variables, agent_spec, fuzz_config},
     telemetry::{LogFormat, Telemetry},
     validate::Invalid,
+};
+pub(crate) use self::{
+    agent::{AgentTable, NO_TASK_TO_HOLD},
+    api::agent_from_api,
+    lost::lost,
+    validate::NO_AGENT,
 };
 
 /// The configuration of a Nuncio hub.

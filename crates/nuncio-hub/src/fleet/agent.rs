@@ -46,6 +46,8 @@ pub(crate) struct AgentInfo {
     pub(crate) is_listed: bool,
     /// Access to its card; `None` for the default of the hub.
     pub(crate) cards: Option<Cards>,
+    /// It asks for consent before it gets the messages of a caller.
+    pub(crate) asks: bool,
     /// An example message to try the agent with.
     pub(crate) example: &'static str,
 }
@@ -118,6 +120,11 @@ impl ServedAgent {
     /// An example message to try the agent with.
     pub(crate) fn example(&self) -> &'static str {
         self.info.example
+    }
+
+    /// True if it asks for consent before it gets the messages of a caller.
+    pub(crate) fn asks(&self) -> bool {
+        self.info.asks
     }
 
     /// Agents with the same key can use the same runtime.

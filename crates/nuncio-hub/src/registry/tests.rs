@@ -14,7 +14,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     agent_urls::AgentUrls,
-    agents::{AgentFactory, Mailboxes},
+    agents::{AgentFactory, Consents, Mailboxes},
     config::{AgentKind, AgentLimits, AgentOrigin, Upstream},
     fleet::{AgentInfo, Backend},
     identity::Authenticator,
@@ -47,8 +47,14 @@ impl PrepareAgent for Names {
         let mut card = AgentCard::new(&*wanted.name, title);
         card.supported_interfaces = self.0.urls.interfaces(&wanted.name);
         let backend = Backend::Runtime(Runtime::builder(card, Silent).build());
-        let info =
-            AgentInfo { kind: "test", runtime_key: String::new(), is_listed: true, cards: None, example: "" };
+        let info = AgentInfo {
+            kind: "test",
+            runtime_key: String::new(),
+            is_listed: true,
+            cards: None,
+            asks: false,
+            example: "",
+        };
         let (options, limits) = (BindOptions::default(), AgentLimits::default());
         let agent = self.0.serve(&wanted.name, backend, info, options, &limits)?;
         Ok(Box::new(move || Ok(Arc::new(agent))))
@@ -58,6 +64,7 @@ impl PrepareAgent for Names {
 /// All that an agent needs, and nothing more.
 pub(crate) async fn factory(store: &Arc<dyn Store>) -> AgentFactory {
     let (trail, _) = Trail::new(store);
+    let consents = Arc::new(Consents::new(store, &trail));
     let identity = Authenticator::open(&config::Identity::default(), store, trail, true).await.unwrap();
     let limits = config::Limits::default();
     let telemetry = HubTelemetry::start(&config::Telemetry::default()).unwrap();
@@ -73,6 +80,7 @@ pub(crate) async fn factory(store: &Arc<dyn Store>) -> AgentFactory {
         limits: Arc::new(ArcSwap::from_pointee(limits)),
         calls: Arc::default(),
         telemetry: telemetry.clone(),
+        consents,
         hub: "hub-1".into(),
         mailboxes: Mailboxes::new(store, contexts.clone(), Arc::clone(&telemetry.metrics)),
         contexts,

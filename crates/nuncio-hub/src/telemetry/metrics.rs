@@ -78,6 +78,10 @@ definitions! {
         "Pending webhook deliveries; the number is at most 15 seconds old";
     OLDEST_PENDING Gauge "oldest_pending_delivery_seconds" []
         "Age of the oldest pending delivery; 0 if there is none";
+    ACCESS_REQUESTS Gauge "access_requests" []
+        "Callers that wait for the consent of an agent's owner; the number is at most 15 seconds old";
+    OLDEST_ACCESS_REQUEST Gauge "oldest_access_request_seconds" []
+        "Age of the oldest request for consent; 0 if there is none";
     DELIVERIES Counter "delivery_attempts" ["outcome"]
         "Delivery attempts by outcome: delivered, retried (tried again later) or dead (given up)";
     DELIVERY_SECONDS Histogram "delivery_attempt_seconds" []
@@ -152,6 +156,8 @@ pub(crate) struct Metrics {
     pub(super) running: GaugeFamily<1>,
     pub(crate) pending: Gauge,
     pub(crate) oldest_pending: Gauge<f64, AtomicU64>,
+    pub(crate) access_requests: Gauge,
+    pub(crate) oldest_access_request: Gauge<f64, AtomicU64>,
     deliveries: [Counter; 3],
     delivery_seconds: Histogram,
     translations: CounterFamily<6>,
@@ -204,6 +210,8 @@ impl Default for Metrics {
         let running = register(r, &RUNNING, GaugeFamily::default());
         let pending = register(r, &PENDING_DELIVERIES, Gauge::default());
         let oldest_pending = register(r, &OLDEST_PENDING, Gauge::default());
+        let access_requests = register(r, &ACCESS_REQUESTS, Gauge::default());
+        let oldest_access_request = register(r, &OLDEST_ACCESS_REQUEST, Gauge::default());
         let deliveries = register(r, &DELIVERIES, CounterFamily::<1>::default());
         let delivery_seconds = register(r, &DELIVERY_SECONDS, seconds());
         let translations = register(r, &TRANSLATIONS, CounterFamily::default());
@@ -253,6 +261,8 @@ impl Default for Metrics {
             running,
             pending,
             oldest_pending,
+            access_requests,
+            oldest_access_request,
             delivery_seconds,
             translations,
             denials,

@@ -227,6 +227,12 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Puts another executor around the agent's, for example one that decides which messages it gets.
+    pub fn wrap_executor(mut self, wrap: impl FnOnce(Arc<dyn Executor>) -> Arc<dyn Executor>) -> Self {
+        self.executor = wrap(self.executor);
+        self
+    }
+
     /// Sets the name under which tasks are stored, where several agents share a store. Default: the card's
     /// name.
     pub fn agent(mut self, name: impl Into<Arc<str>>) -> Self {

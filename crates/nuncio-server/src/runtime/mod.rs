@@ -91,6 +91,7 @@ pub use self::{
     emitter::Emitter,
     executor::{ExecContext, Execution, Executor},
     handover::{HandedTurn, TurnEntry, TurnRun},
+    parked::HeldMessage,
     recover::Retention,
     text_stream::{DEFAULT_PACE, TextStream},
 };

@@ -5,8 +5,8 @@
 //! has not come yet. Whoever brings news of it writes by [`Runtime::write_to`], at any server that shares the store.
 //! Several writers are told apart by a record that each entry changes along with it ([`Emitter::put_record`]).
 //!
-//! **Invariant:** every entry that is written from here parks the task again, unless it settles it. Therefore no
-//! server holds a parked task, and none has to take it up after a crash.
+//! **Invariant:** every entry that is written from here parks the task again, unless it settles it or begins the
+//! execution of a held message. Therefore no server holds a parked task, and none has to take it up after a crash.
 
 use std::sync::Arc;
 
@@ -19,8 +19,17 @@ use super::{
 };
 use crate::{
     id::new_id,
-    store::{Scope, StoredTurn, TurnChange},
+    store::{RecordChange, Scope, StoredTurn},
 };
+
+/// A message that is held back, and the changes of records that are made when it is executed.
+#[derive(Clone, Debug)]
+pub struct HeldMessage {
+    /// The result of [`Execution::hold`].
+    pub held: Bytes,
+    /// Changes in one transaction with the message.
+    pub records: Vec<RecordChange>,
+}
 
 impl Runtime {
     /// Opens a task to write to it outside of an execution. The task is parked, or interrupted; every entry parks it
@@ -64,32 +73,59 @@ impl Runtime {
         Ok(Emitter::new(Recorder::parking(&self.core, &live)))
     }
 
-    /// Executes a message that an execution has [held back](Execution::hold). Its task must still be interrupted;
-    /// otherwise nothing happens, and the result is false. The message survives a crash from now on.
+    /// Executes messages that executions have [held back](Execution::hold), in this order. Their task must still be
+    /// interrupted; otherwise nothing happens, and the result is false. Each message, the changes of records that come
+    /// with it, and a status that interrupts the task no more are one transaction, so a repeat executes nothing twice.
+    /// The messages survive a crash from then on.
     ///
     /// # Errors
-    /// The task does not exist in this scope; another server works on it, or the store is down (try again).
-    pub async fn run_held(&self, scope: &Arc<Scope>, id: &TaskId, held: &[u8]) -> Result<bool> {
+    /// The task does not exist in this scope; a record has another version, another server works on the task, or the
+    /// store is down (look at the records, and try again).
+    pub async fn run_held(
+        &self,
+        scope: &Arc<Scope>,
+        id: &TaskId,
+        messages: Vec<HeldMessage>,
+    ) -> Result<bool> {
         self.core.lifecycle.check_open()?;
         let live = self.core.live(scope, id).await?;
-        if !live.lock().state().is_interrupted() {
-            return Ok(false);
+        self.core.refresh_memo(&live).await;
+        {
+            let state = live.lock();
+            state.check_kept()?;
+            if state.owned_elsewhere {
+                return Err(super::unavailable());
+            }
+            if !state.state().is_interrupted() {
+                return Ok(false);
+            }
         }
-        let turn = StoredTurn { id: new_id(), begun: false, body: Bytes::copy_from_slice(held) };
         // Spawned, because the caller may leave: a stored turn must also run.
         let core = Arc::clone(&self.core);
-        tokio::spawn(async move { core.run_stored(&live, turn).await }).await.map_err(Error::internal)??;
+        tokio::spawn(async move { core.run_stored(&live, messages).await })
+            .await
+            .map_err(Error::internal)??;
         Ok(true)
     }
 }
 
 impl Core {
-    /// Stores a turn whose message is in the log, and runs it.
-    async fn run_stored(self: &Arc<Self>, live: &LiveTaskRef, turn: StoredTurn) -> Result<()> {
-        self.change_turn(live, TurnChange::Queue(turn.clone())).await?;
+    /// Stores turns whose messages are in the log, and runs them.
+    async fn run_stored(self: &Arc<Self>, live: &LiveTaskRef, messages: Vec<HeldMessage>) -> Result<()> {
+        let recorder = Recorder::new(self, live);
+        let mut turns = Vec::with_capacity(messages.len());
+        for HeldMessage { held, records } in messages {
+            let turn = StoredTurn { id: new_id(), begun: false, body: held };
+            recorder.queue_held(turn.clone(), records).await?;
+            turns.push(turn);
+        }
+        live.until_committed().await;
+        live.lock().check_kept()?;
         let task = live.lock().task().cloned().ok_or(ErrorKind::Internal)?;
-        let turn = self.restore(live, &task, turn).await?;
-        live.lock().queue.push_back(turn);
+        for turn in turns {
+            let turn = self.restore(live, &task, turn).await?;
+            live.lock().queue.push_back(turn);
+        }
         self.run_queue(live);
         Ok(())
     }

@@ -219,6 +219,16 @@ impl Recorder {
         self.write(EventAuthor::Runtime, [Event::Message(Arc::clone(message))]).await
     }
 
+    /// Records that a message which was held back is to be executed, by this turn.
+    pub(super) async fn queue_held(&self, turn: StoredTurn, records: Vec<RecordChange>) -> Result<Seq> {
+        {
+            let attached = &mut self.live.lock().attached;
+            attached.turn = Some(turn);
+            attached.records.extend(records);
+        }
+        self.write(EventAuthor::Runtime, [self.status(TaskState::Submitted, None)]).await
+    }
+
     /// Ends the task in this state, on behalf of the runtime, with a reason for people to read.
     pub(super) async fn end(&self, state: TaskState, reason: Option<&str>) -> Result<Seq> {
         let message = reason.map(|reason| {

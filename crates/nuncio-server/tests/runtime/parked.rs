@@ -7,11 +7,11 @@ use std::sync::{
 
 use bytes::Bytes;
 use nuncio_server::{
-    Execution,
+    Execution, HeldMessage,
     protocol::{
         A2aService as _, ErrorKind, ListTasksRequest, Message, Part, Role, TaskId, TaskState, Timestamp,
     },
-    store::{Expect, MemoryStore, PutRecord, Records as _, Scope},
+    store::{Expect, MemoryStore, PutRecord, RecordChange, Records as _, Scope},
     testing::{FailingStore, Harness, Say, ScriptedExecutor, card, lines, next_line, summary},
 };
 
@@ -181,40 +181,68 @@ async fn a_server_begins_a_task_for_a_principal() {
     assert!(again.flush().await.is_err(), "the task exists");
 }
 
-/// Holds the first message back, and answers it when it is run.
-fn holds(held: &Arc<parking_lot::Mutex<Option<Bytes>>>, messages: usize) -> ScriptedExecutor {
+/// Holds the first messages back, and answers them when they are run.
+fn holds(held: &Arc<parking_lot::Mutex<Vec<Bytes>>>, messages: usize) -> ScriptedExecutor {
     let (held, seen) = (Arc::clone(held), AtomicUsize::new(0));
     ScriptedExecutor::new(move |cx, out| {
         let (held, seen) = (Arc::clone(&held), seen.fetch_add(1, Ordering::SeqCst));
         async move {
             if seen < messages {
-                *held.lock() = Some(Execution::hold(&cx)?);
+                held.lock().push(Execution::hold(&cx)?);
                 return out.auth_required("waits for consent").await.map(drop);
             }
-            out.text("a", format!("{} {}", cx.text(), cx.task.is_some())).await.map(drop)
+            out.text("a", format!("{} {}", cx.text(), cx.task.is_some())).await?;
+            if cx.text() == "last" { Ok(()) } else { out.input_required("more").await.map(drop) }
         }
     })
 }
 
+fn let_go(held: &parking_lot::Mutex<Vec<Bytes>>) -> Vec<HeldMessage> {
+    held.lock().iter().map(|held| HeldMessage { held: held.clone(), records: Vec::new() }).collect()
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_held_message_is_executed_later_and_once() {
-    for (waiting, messages) in [(false, 1), (true, 1), (true, 2)] {
+async fn held_messages_are_executed_later_in_order_and_once() {
+    for (waiting, said) in [(false, &["last"][..]), (true, &["last"]), (true, &["one", "last"])] {
         let data = MemoryStore::default();
         let held = Arc::default();
         let store = if waiting { FailingStore::waiting(data) } else { data.into() };
-        let harness = Harness::of(card(), store, holds(&held, messages), |builder| builder);
-        let mut task = harness.task("one").await.unwrap();
-        if messages == 2 {
-            task = harness.task(Say::to(&task, "two")).await.unwrap();
+        let harness = Harness::of(card(), store, holds(&held, said.len()), |builder| builder);
+        let mut task = harness.task(said[0]).await.unwrap();
+        for said in &said[1..] {
+            task = harness.task(Say::to(&task, *said)).await.unwrap();
         }
         assert_eq!(task.status.state, TaskState::AuthRequired);
-        let bytes = held.lock().clone().unwrap();
-        assert!(harness.runtime.run_held(&scope(), &task.id, &bytes).await.unwrap());
+        assert!(harness.runtime.run_held(&scope(), &task.id, let_go(&held)).await.unwrap());
         let done = harness.until(&task.id, TaskState::Completed).await.unwrap();
-        let wanted = if messages == 2 { "two true" } else { "one false" };
-        assert_eq!(done.artifacts[0].text(), wanted);
-        assert!(!harness.runtime.run_held(&scope(), &task.id, &bytes).await.unwrap(), "the task has ended");
+        let texts: Vec<_> = done.artifacts.iter().map(|artifact| artifact.text().to_string()).collect();
+        let wanted: Vec<_> =
+            said.iter().enumerate().map(|(number, said)| format!("{said} {}", number > 0)).collect();
+        assert_eq!(texts, wanted);
+        assert!(
+            !harness.runtime.run_held(&scope(), &task.id, let_go(&held)).await.unwrap(),
+            "the task has ended"
+        );
     }
+}
+
+/// A repeat after a crash, or of another server, is refused by the record, also when the task is interrupted again.
+#[tokio::test(start_paused = true)]
+async fn a_held_message_whose_record_has_changed_is_not_executed() {
+    let held = Arc::default();
+    let harness = Harness::new(holds(&held, 1));
+    let task = harness.task("one").await.unwrap();
+    let message = || {
+        let records = vec![RecordChange::Put(record("let go", Expect::Absent))];
+        let_go(&held).into_iter().map(|held| HeldMessage { records: records.clone(), ..held }).collect()
+    };
+    assert!(harness.runtime.run_held(&scope(), &task.id, message()).await.unwrap());
+    let asked = harness.until(&task.id, TaskState::InputRequired).await.unwrap();
+    let repeat = harness.runtime.run_held(&scope(), &task.id, message()).await;
+    assert_eq!(refused(repeat), ErrorKind::Unavailable);
+    settle().await;
+    let after = harness.get(&task.id).await.unwrap();
+    assert_eq!((summary(&after), after.artifacts.len()), (summary(&asked), 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -228,12 +256,11 @@ async fn a_held_message_that_was_let_go_survives_its_server() {
     };
     let first = server(holds(&held, 1));
     let task = first.task("one").await.unwrap();
-    let bytes = held.lock().clone().unwrap();
-    // The server stops when the turn is stored and before the agent answers.
+    // The server stops before the decision.
     first.store.retire();
     let second =
         server(ScriptedExecutor::new(|cx, out| async move { out.text("a", cx.text()).await.map(drop) }));
-    assert!(second.runtime.run_held(&scope(), &task.id, &bytes).await.unwrap());
+    assert!(second.runtime.run_held(&scope(), &task.id, let_go(&held)).await.unwrap());
     let done = second.until(&task.id, TaskState::Completed).await.unwrap();
     assert_eq!(done.artifacts[0].text(), "one");
 }

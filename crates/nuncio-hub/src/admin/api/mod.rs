@@ -16,6 +16,7 @@
 //! requests with unknown members are refused.
 
 mod about;
+mod access;
 mod agents;
 mod config;
 mod deliveries;
@@ -34,6 +35,10 @@ mod trail;
 pub(super) use self::path::{is_near, names};
 pub use self::{
     about::{About, ShowAbout, ShowDocument},
+    access::{
+        AcceptAccess, AccessCaller, AccessFilter, AccessPage, AccessState, BlockAccess, CallerAccess,
+        DeclineAccess, ListAccess, RevokeAccess,
+    },
     agents::{
         AddAgent, AddedAgent, Agent, AgentDetails, AgentHealth, AgentOrigin, AgentSettings, Agents,
         ChangeAgent, HealthState, Interface, ListAgents, NewAgent, RefreshAgent, RemoveAgent, ShowAgent,

@@ -69,6 +69,10 @@ pub struct Agent {
     /// others there is no such agent. Default: identity.cards if it is visible, else protected.
     #[schemars(example = Cards::Public)]
     pub cards: Option<Cards>,
+    /// open: every caller that may call it. ask: the messages of a caller wait until an operator has accepted it
+    /// (nuncio access).
+    #[schemars(example = AgentAccess::Ask)]
+    pub access: AgentAccess,
     /// The versions for callers: its card lists these, and others are refused.
     #[serde(with = "Versions")]
     #[schemars(length(min = 1))]
@@ -104,6 +108,7 @@ impl Agent {
             documentation: None,
             visible: true,
             cards: None,
+            access: AgentAccess::default(),
             versions: Version::ALL.to_vec(),
             limits: AgentLimits::default(),
             calls: AgentCalls::default(),
@@ -121,6 +126,20 @@ impl Agent {
         Self::new(AgentName::default(), AgentKind::default(), AgentOrigin::default())
     }
 }
+
+/// The callers whose messages an agent gets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AgentAccess {
+    // All that may call it.
+    #[default]
+    Open,
+    // Those that were accepted.
+    Ask,
+}
+
+/// The mistake of an agent that asks although the hub does not keep its tasks.
+pub(crate) const NO_TASK_TO_HOLD: &str = "needs mode = \"durable\": in proxy mode the agent keeps its tasks, so the hub has none that could wait for consent";
 
 /// Settings of an agent's kind.
 #[derive(Clone, PartialEq, Debug)]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use url::{Host, Url};
 
 use super::{
-    Agent, AgentKind, VersionWord,
+    Agent, AgentKind, NO_TASK_TO_HOLD, VersionWord,
     auth::{self, Auth},
     kinds::{Example, KindKeys, TableKeys},
 };
@@ -170,6 +170,9 @@ impl KindKeys for Upstream {
             if table.is_text(&["when_down"], "wait") {
                 let why = "needs mode = \"durable\": in proxy mode the agent keeps its tasks, so the hub has none that waits";
                 table.wrong(&["when_down"], why);
+            }
+            if table.is_text(&["access"], "ask") {
+                table.wrong(&["access"], NO_TASK_TO_HOLD);
             }
             for key in AgentCalls::OF_TASKS {
                 if !table.has(&["calls", key]) {
