@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::{
-    admin::{AdminListener, AdminState, Reloader},
+    admin::{AdminListener, AdminState, Audits, Reloader},
     agent_urls::AgentUrls,
     agents::{self, AgentFactory},
     config::{self, Config},
@@ -215,6 +215,7 @@ impl Hub {
             wake,
             registry: Arc::clone(&registry),
             identity: Arc::clone(&identity),
+            audits: Audits::new(&store, config.tls.as_ref()),
             reloader: Arc::clone(&reloader),
         };
         let live = Live {

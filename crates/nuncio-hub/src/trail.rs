@@ -71,6 +71,7 @@ pub enum What {
     AgentChanged,
     AgentRemoved,
     AgentRefreshed,
+    AgentAudited,
     TaskCanceled,
     DataErased,
     DeliveryReplayed,

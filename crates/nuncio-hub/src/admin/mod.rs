@@ -7,6 +7,7 @@
 
 mod agents;
 pub mod api;
+mod audits;
 mod deliveries;
 mod endpoint;
 mod health;
@@ -38,6 +39,7 @@ use http::{HeaderMap, HeaderValue, header};
 use nuncio_server::store::Store;
 use tokio::net::TcpListener;
 
+pub(crate) use self::audits::Audits;
 use self::{
     problem::AdminProblem,
     table::EndpointTable,
@@ -66,6 +68,7 @@ pub(crate) struct AdminState {
     pub(crate) wake: Arc<dyn Fn() + Send + Sync>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) identity: Arc<Authenticator>,
+    pub(crate) audits: Audits,
     /// Set after the hub was made, by the code that read the configuration.
     pub(crate) reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
 }
@@ -77,9 +80,11 @@ impl AdminState {
         tracing::info!(%what, about, "changed by administration");
         let mut row = Row::of(what);
         match what {
-            What::AgentAdded | What::AgentChanged | What::AgentRemoved | What::AgentRefreshed => {
-                row.agent = Some(subject);
-            }
+            What::AgentAdded
+            | What::AgentChanged
+            | What::AgentRemoved
+            | What::AgentRefreshed
+            | What::AgentAudited => row.agent = Some(subject),
             What::KeyCreated | What::KeyRotated | What::KeyRevoked | What::KeyDeleted => {
                 row.key = Some(subject)
             }

@@ -44,7 +44,7 @@ use crate::{
     agent_urls::AgentUrls,
     config::{self, Mode, Upstream},
     dispatch::Dispatch,
-    fleet::{Backend, ServedAgent, UpstreamStatus},
+    fleet::{Backend, ServedAgent, UpstreamAccess, UpstreamStatus},
     telemetry::HubTelemetry,
 };
 
@@ -185,6 +185,10 @@ impl UpstreamStatus for RemoteStatus {
     fn speaks(&self) -> Option<(Version, Binding)> {
         let connected = self.remote.link.load().connected()?;
         connected.client.candidates().first().map(|candidate| (candidate.version, candidate.binding))
+    }
+
+    fn access(&self) -> Option<UpstreamAccess> {
+        Some(self.remote.link.load().access())
     }
 
     async fn refresh(&self, before: &ServedAgent) -> Result<(), String> {

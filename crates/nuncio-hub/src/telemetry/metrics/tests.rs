@@ -32,7 +32,7 @@ fn table() -> String {
         let (name, kind) = (definition.full_name(), definition.kind_name());
         format!("| `{name}` | {kind} | {} | {} |\n", labels.join(", "), definition.help)
     });
-    format!("| metric | kind | labels | |\n|---|---|---|---|\n{}", rows.collect::<String>())
+    format!("| metric | kind | labels | meaning |\n|---|---|---|---|\n{}", rows.collect::<String>())
 }
 
 #[test]

@@ -5,12 +5,12 @@ use std::{collections::BTreeSet, path::Path};
 use nuncio_hub::{
     Hub,
     admin::api::{
-        AddAgent, AgentSettings, CancelTask, ChangeAgent, CreateKey, DeleteKey, DeliveryFilter, EraseTasks,
-        ErasureTarget, KeyRotation, ListAgents, ListDeliveries, ListKeys, ListTasks, ListTrail, NewAgent,
-        NewKey, Paging, RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig, ReloadOptions,
-        RemoveAgent, ReplayDelivery, RevokeKey, RotateKey, ShowAbout, ShowAgent, ShowAgentHealth, ShowConfig,
-        ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowTask, TaskFilter, TimelineOptions, TrailFilter,
-        What,
+        AddAgent, AgentSettings, AuditAgent, AuditRequest, CancelTask, ChangeAgent, CreateKey, DeleteKey,
+        DeliveryFilter, EraseTasks, ErasureTarget, KeyRotation, ListAgents, ListDeliveries, ListKeys,
+        ListTasks, ListTrail, NewAgent, NewKey, Paging, RedriveDeliveries, RedriveFilter, RefreshAgent,
+        ReloadConfig, ReloadOptions, RemoveAgent, ReplayDelivery, RevokeKey, RotateKey, ShowAbout, ShowAgent,
+        ShowAgentHealth, ShowAudit, ShowConfig, ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowTask,
+        TaskFilter, TimelineOptions, TrailFilter, What,
     },
     config::{self, Config},
 };
@@ -88,6 +88,10 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
         settings: settings(json!({ "title": "Far" })),
         version,
     };
+    client.refused(ShowAudit { name: "far".to_owned() }, "has not been audited yet").await;
+    let options = AuditRequest { deadline_seconds: Some(30), ..AuditRequest::default() };
+    let audit = client.ok(AuditAgent { name: "far".to_owned(), options }).await;
+    assert!(audit.report.unwrap().result.grounds.no_card && audit.summary.grade.is_none());
     client.ok(change(None)).await;
     client.refused(change(Some(77)), "read it again").await;
     client.ok(RemoveAgent { name: "far".to_owned(), version: None }).await;
