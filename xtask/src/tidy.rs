@@ -306,7 +306,10 @@ fn named_columns(source: &Source) -> Vec<Finding> {
     }
     let lines: Vec<&str> = source.text.lines().collect();
     let is_rule = |line: &str| {
-        line.starts_with("|-") || line.starts_with("|:-") || line.starts_with("| -") || line.starts_with("| :-")
+        line.starts_with("|-")
+            || line.starts_with("|:-")
+            || line.starts_with("| -")
+            || line.starts_with("| :-")
     };
     let cells = |line: &'_ str| line.trim().trim_matches('|').split('|').any(|cell| cell.trim().is_empty());
     let headers = lines.windows(2).zip(1..).filter(|(pair, _)| is_rule(pair[1]) && cells(pair[0]));

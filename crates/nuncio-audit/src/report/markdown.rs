@@ -157,7 +157,9 @@ fn capabilities(result: &AuditResult) -> String {
     if result.capabilities.is_empty() {
         return String::new();
     }
-    let mut out = "## Declared and observed\n\n| capability | declared | observed | result |\n|---|---|---|---|\n".to_owned();
+    let mut out =
+        "## Declared and observed\n\n| capability | declared | observed | result |\n|---|---|---|---|\n"
+            .to_owned();
     for capability in &result.capabilities {
         let agrees = match capability.agrees {
             Some(true) => "agree",
