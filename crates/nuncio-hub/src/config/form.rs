@@ -63,7 +63,8 @@ macro_rules! schema_of {
     };
 }
 
-/// A form that is a number or a text, read and written by two functions.
+/// Declares a form for values that stand as a number or a text in a file: one function reads the value, another
+/// writes it.
 macro_rules! form {
     ($(#[doc = $doc:literal])+ $form:ident: $written:ty => $value:ty, $read:expr, $write:expr) => {
         $(#[doc = $doc])+
