@@ -142,8 +142,8 @@ async fn audit_card(options: &AuditOptions, session: &Session, found: &FoundCard
     if let Some(text) = &options.send {
         converse(options, session, found, &mut stations, text, &mut findings).await;
     }
+    deep::push(options, session, found, &mut stations, &mut findings).await;
     for (number, station) in stations.iter_mut().enumerate() {
-        deep::push(options, session, found, (number, station), &mut findings).await;
         deep::isolate(options, session, found, (number, station), &mut findings).await;
         list(session, found, (number, station), &mut findings).await;
     }

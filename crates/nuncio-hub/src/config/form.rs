@@ -303,7 +303,7 @@ impl<F: Form> Form for ValueList<F> {
     type Value = Vec<F::Value>;
 
     fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self::Value, D::Error> {
-        let items = Vec::<Item<F>>::deserialize(deserializer)?;
+        let items = Vec::<ListedValue<F>>::deserialize(deserializer)?;
         Ok(items.into_iter().map(|item| item.0).collect())
     }
 
@@ -324,11 +324,11 @@ impl<F: Form> Form for ValueList<F> {
     }
 }
 
-struct Item<F: Form>(F::Value);
+struct ListedValue<F: Form>(F::Value);
 
-impl<'de, F: Form> Deserialize<'de> for Item<F> {
+impl<'de, F: Form> Deserialize<'de> for ListedValue<F> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        F::deserialize(deserializer).map(Item)
+        F::deserialize(deserializer).map(ListedValue)
     }
 }
 
