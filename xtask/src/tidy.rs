@@ -45,7 +45,7 @@ struct Finding {
     advice: String,
 }
 
-const RULES: [Rule; 9] = [
+const RULES: [Rule; 10] = [
     Rule { name: "file-ceiling", check: file_ceiling },
     Rule { name: "module-doc", check: module_doc },
     Rule { name: "protocol-without-io", check: protocol_without_io },
@@ -55,6 +55,7 @@ const RULES: [Rule; 9] = [
     Rule { name: "one-table-of-kinds", check: one_table_of_kinds },
     Rule { name: "nothing-unfinished", check: nothing_unfinished },
     Rule { name: "sources-of-our-own", check: sources_of_our_own },
+    Rule { name: "named-columns", check: named_columns },
 ];
 
 const TREE_RULES: [TreeRule; 4] = [
@@ -296,6 +297,24 @@ fn sources_of_our_own(source: &Source) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Tables in Markdown have a header, and each of its cells a name.
+fn named_columns(source: &Source) -> Vec<Finding> {
+    if !source.path.ends_with(".md") {
+        return Vec::new();
+    }
+    let lines: Vec<&str> = source.text.lines().collect();
+    let is_rule = |line: &str| {
+        line.starts_with("|-")
+            || line.starts_with("|:-")
+            || line.starts_with("| -")
+            || line.starts_with("| :-")
+    };
+    let cells = |line: &'_ str| line.trim().trim_matches('|').split('|').any(|cell| cell.trim().is_empty());
+    let headers = lines.windows(2).zip(1..).filter(|(pair, _)| is_rule(pair[1]) && cells(pair[0]));
+    let advice = "a column of this table has no name; write the word for its cells into the header";
+    headers.map(|(_, line)| Finding { line, advice: advice.to_owned() }).collect()
 }
 
 /// Whether `word` stands alone in `text`, not inside a longer word or an encoded blob.

@@ -10,7 +10,7 @@ use crate::{
     audit::CardFacts,
     observed::Observed,
     outcome::Unseen,
-    wire::{Exchange, Request, Response, Session, shortened},
+    wire::{Exchange, Request, Response, Session, shortened, without_query},
 };
 
 /// The card of an agent.
@@ -67,7 +67,7 @@ impl FoundCard {
         let card = &self.card;
         let shapes = [(Version::V1_0, self.is_v1_0()), (Version::V0_3, self.is_v0_3())];
         CardFacts {
-            url: self.url.to_string(),
+            url: without_query(&self.url),
             name: card.name.clone(),
             version: card.version.clone(),
             description: shortened(&card.description),
@@ -118,13 +118,14 @@ pub(crate) async fn discover(session: &Session, agent: &Url) -> Result<FoundCard
 }
 
 fn request(url: &Url) -> Request {
-    Request::get(url.clone()).header("accept", "application/json")
+    let request = Request { hides_query: true, ..Request::get(url.clone()) };
+    request.header("accept", "application/json")
 }
 
 /// Reads the answer to a request for a card.
 fn read(exchange: &Exchange) -> Result<(Value, AgentCard), Observed> {
     let response = exchange.response.as_ref().map_err(|failure| Observed::silent(failure).on(exchange))?;
-    let at = &exchange.request.url;
+    let at = exchange.request.shown_url();
     let unseen = |why: Unseen, reason: String| Err(Observed::unseen(why, reason).on(exchange));
     match response.status {
         200..=299 => {}
@@ -153,7 +154,7 @@ fn read(exchange: &Exchange) -> Result<(Value, AgentCard), Observed> {
         let why = format!("{at} answers with {media_type}, not JSON: is it an agent?");
         return unseen(Unseen::Unreachable, why);
     }
-    match FetchedCard::read(at, &response.body) {
+    match FetchedCard::read(&exchange.request.url, &response.body) {
         Ok(fetched) => Ok((fetched.json, fetched.card)),
         Err(error) => Err(Observed::broken(error.message()).on(exchange)),
     }

@@ -26,7 +26,7 @@ pub struct Check {
     pub requirements: &'static [u16],
     /// The sections of the specification, per version.
     pub sections: Sections,
-    /// The depth at which it runs.
+    /// The least depth of an audit that runs this check.
     pub depth: Depth,
     /// The number of findings it makes: one for the agent, or one per interface.
     pub scope: Scope,

@@ -2,7 +2,7 @@
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
-use nuncio_client::{Credentials, Egress};
+use nuncio_client::{Credentials, Egress, InterfaceHosts};
 use nuncio_protocol::{Binding, Version};
 use url::Url;
 
@@ -43,6 +43,9 @@ pub struct AuditOptions {
     pub versions: Vec<Version>,
     /// The bindings to audit; empty: all.
     pub bindings: Vec<Binding>,
+    /// The hosts where interfaces are called; `None`: wherever the card says. For programs that audit on behalf of
+    /// others: a card must not direct their requests to hosts that only they can reach.
+    pub interface_hosts: Option<InterfaceHosts>,
     /// The time for one answer.
     pub timeout: Duration,
     /// The time for the answer to a message.
@@ -78,6 +81,7 @@ impl AuditOptions {
             extensions: Vec::new(),
             versions: Vec::new(),
             bindings: Vec::new(),
+            interface_hosts: None,
             timeout: DEFAULT_TIMEOUT,
             message_timeout: DEFAULT_MESSAGE_TIMEOUT,
             deadline: DEFAULT_DEADLINE,

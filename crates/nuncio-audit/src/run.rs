@@ -24,8 +24,11 @@ use crate::{
     outcome::Unseen,
     probe::{Probe, on_task},
     survey::{SeenError, Survey, blind, reach},
-    wire::Session,
+    wire::{Session, without_query},
 };
+
+/// The reason for which an interface is not called.
+const FOREIGN: &str = "it is at a host where this audit may not call";
 
 /// An interface of the card on its way through the audit.
 #[derive(Debug)]
@@ -47,7 +50,7 @@ pub async fn audit(options: &AuditOptions) -> AuditResult {
     let mut result = AuditResult {
         format: FORMAT,
         auditor: env!("CARGO_PKG_VERSION").to_owned(),
-        target: options.target.to_string(),
+        target: without_query(&options.target),
         depths: options.depths(),
         started,
         finished: String::new(),
@@ -108,6 +111,7 @@ pub(crate) fn stations(options: &AuditOptions, found: &FoundCard) -> Vec<Station
     let stations = listed.map(|listed| {
         let (interface, reason) = match Interface::read(listed, &found.url, &found.card, &options.extensions)
         {
+            Ok(interface) if !is_allowed(options, &interface) => (None, FOREIGN.to_owned()),
             Ok(interface) => (Some(interface), String::new()),
             Err(why) => (None, why),
         };
@@ -117,6 +121,11 @@ pub(crate) fn stations(options: &AuditOptions, found: &FoundCard) -> Vec<Station
         Station { report, interface, conversation: None, elsewhere: None }
     });
     stations.filter(is_selected).collect()
+}
+
+/// True if the options let the audit call this interface.
+fn is_allowed(options: &AuditOptions, interface: &Interface) -> bool {
+    options.interface_hosts.as_ref().is_none_or(|hosts| hosts.contains(&interface.url))
 }
 
 async fn audit_card(options: &AuditOptions, session: &Session, found: &FoundCard, result: &mut AuditResult) {
@@ -133,8 +142,8 @@ async fn audit_card(options: &AuditOptions, session: &Session, found: &FoundCard
     if let Some(text) = &options.send {
         converse(options, session, found, &mut stations, text, &mut findings).await;
     }
+    deep::push(options, session, found, &mut stations, &mut findings).await;
     for (number, station) in stations.iter_mut().enumerate() {
-        deep::push(options, session, found, (number, station), &mut findings).await;
         deep::isolate(options, session, found, (number, station), &mut findings).await;
         list(session, found, (number, station), &mut findings).await;
     }

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::{
-    admin::{AdminListener, AdminState, Reloader},
+    admin::{AdminListener, AdminState, Audits, Reloader},
     agent_urls::AgentUrls,
     agents::{self, AgentFactory, Consents, Mailboxes, PullApi, RegisterApi},
     config::{self, Config},
@@ -237,6 +237,7 @@ impl Hub {
             identity: Arc::clone(&identity),
             mailboxes: Arc::clone(&mailboxes),
             consents: Arc::clone(&consents),
+            audits: Audits::new(&store, config.tls.as_ref()),
             reloader: Arc::clone(&reloader),
         };
         let live = Live {

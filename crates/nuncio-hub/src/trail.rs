@@ -85,6 +85,7 @@ pub enum What {
     InvitationRevoked,
     InvitationRedeemed,
     LeasesTakenOver,
+    AgentAudited,
     TaskCanceled,
     DataErased,
     DeliveryReplayed,

@@ -31,7 +31,7 @@ use url::Url;
 pub(crate) use self::{
     admin::{Admin, DEFAULT_ADMIN},
     agent::{AgentCommand, Change},
-    audit::{Audit, FailOn},
+    audit::{Audit, AuditReports, FailOn},
     config::{Check, ConfigCommand, Init, Serve},
     connect::Connect,
     data::{Place, StoreCommand, Which},

@@ -3,6 +3,7 @@
 //! programs; `docs/compatibility.md` is the table of these tests.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
+mod audited;
 mod checks;
 mod clients;
 mod models;

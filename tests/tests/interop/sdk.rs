@@ -54,6 +54,11 @@ impl Sdk {
         format!("{}_client", self.folder)
     }
 
+    /// Its language and the version with its server.
+    pub(crate) fn title(&self) -> String {
+        format!("{} {}", self.language, self.server_version())
+    }
+
     /// The program of its server.
     pub(crate) fn server(&self) -> String {
         format!("{}_server", self.folder)

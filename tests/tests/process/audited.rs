@@ -17,13 +17,15 @@ const ADDRESS: &str = "127.0.0.1:2602";
 /// A hub as in production: TLS, signed cards, and callers with keys.
 struct Audited {
     hub: Hub,
+    /// The address of its administration.
+    admin: String,
     folder: std::path::PathBuf,
     keys: [String; 2],
 }
 
 impl Audited {
-    async fn start() -> Self {
-        let folder = directory("audited");
+    async fn start(test: &str) -> Self {
+        let folder = directory(test);
         let [cert, tls_key, card_key, token] =
             ["cert.pem", "key.pem", "card.pem", "hub.token"].map(|name| folder.join(name));
         let pair = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
@@ -55,7 +57,18 @@ impl Audited {
             made.stdout.trim_end().to_owned()
         };
         let keys = [create("one").await, create("two").await];
-        Self { hub, folder, keys }
+        Self { hub, admin, folder, keys }
+    }
+
+    /// Runs a command of its operator, with the first key at hand.
+    async fn operate(&self, args: &[&str]) -> Output {
+        let token = self.folder.join("hub.token");
+        let env = [
+            ("NUNCIO_ADMIN", self.admin.as_str()),
+            ("NUNCIO_ADMIN_TOKEN_FILE", path(&token)),
+            ("CALLER_KEY", self.keys[0].as_str()),
+        ];
+        cli_with_env(args, &env).await
     }
 
     /// Audits an agent with every depth, and returns the report in Markdown, too.
@@ -89,7 +102,7 @@ fn date(report: &str) -> &str {
 /// The report of Nuncio is fresh but for its date, and has no failure. `UPDATE_DOCS=1` writes it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_report_of_nuncio_is_fresh() {
-    let audited = Audited::start().await;
+    let audited = Audited::start("audited").await;
     let (output, report) = audited.audit("conformance", "sleep 1").await;
     assert_eq!(output.code, Some(0), "{output:?}");
     let report = audited.settled(&report);
@@ -103,4 +116,29 @@ async fn the_report_of_nuncio_is_fresh() {
         assert_eq!(old, new, "{REPORT}:{number} is not fresh; UPDATE_DOCS=1 cargo test writes it");
     }
     assert_eq!(written, expected, "{REPORT} is not fresh; UPDATE_DOCS=1 cargo test writes it");
+}
+
+/// The hub audits its own agents over TLS with its own certificate, as a caller with a key.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_audits_an_agent_by_name() {
+    let audited = Audited::start("audited-by-name").await;
+    let closed = audited.operate(&["agent", "audit", "echo"]).await;
+    assert_eq!(closed.code, Some(0), "{closed:?}");
+    assert!(closed.stdout.contains("needs credentials"), "unseen without a key: {}", closed.stdout);
+    let report = audited.folder.join("echo.html");
+    let args =
+        ["agent", "audit", "echo", "--key", "CALLER_KEY", "--send", "hello", "--report", path(&report)];
+    let output = audited.operate(&args).await;
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.stdout.contains("Grade A"), "{}", output.stdout);
+    let html = fs::read_to_string(&report).unwrap();
+    let shown = audited.operate(&["agent", "show", "echo"]).await;
+    assert!(shown.stdout.contains("grade A, score 100 %"), "{}", shown.stdout);
+    let latest = audited.operate(&["agent", "audit", "echo", "--latest"]).await;
+    assert_eq!((latest.code, latest.stdout), (Some(0), output.stdout));
+    let trail = audited.operate(&["trail", "--what", "agent-audited", "--agent", "echo"]).await;
+    assert_eq!(trail.stdout.lines().count(), 2, "{}", trail.stdout);
+    assert!(!html.contains(&audited.keys[0]), "a report has no credentials");
+    let unknown = audited.operate(&["agent", "audit", "nobody"]).await;
+    assert_eq!(unknown.code, Some(5), "{unknown:?}");
 }

@@ -336,6 +336,16 @@ fn what_is_cited_is_in_the_repository() {
     check("docs/operating.md", "\nSee decision 0011 and the product.\n", &[]);
 }
 
+#[test]
+fn columns_of_tables_have_names() {
+    let path = "docs/operating.md";
+    check(path, "| Key | Default |\n|---|---|\n| `a` | |\n", &[]);
+    check(path, "text\n\n| | Default |\n|---|---|\n", &["3 named-columns"]);
+    check(path, "| Key | |\n|---|--:|\n", &["1 named-columns"]);
+    check(path, "\n|:--|\n", &["1 named-columns"]);
+    check("crates/nuncio-hub/src/app.rs", "//! | | |\n//! |---|---|\n", &[]);
+}
+
 /// Both measures, with their lines; a small share of such comments is accepted.
 #[test]
 fn comments_that_do_not_name_their_subject_are_listed_when_they_are_many() {

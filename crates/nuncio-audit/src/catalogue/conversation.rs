@@ -7,11 +7,11 @@ checks! { SEND Send "send"
     "A send without a message is refused"
     "A client with a mistake believes that its message arrived."
     "Answer params without message with invalid params.";
-    "empty-parts" Must [19] ("5.7", "6.4") Send Interface ANY
+    "empty-parts" Must [19] ("3.3.2", "") Send Interface ANY
     "A message without parts is refused"
     "The agent would work on nothing."
     "Answer a message with empty parts with invalid params.";
-    "two-members" Must [20] ("4.1.6", "6.5") Send Interface JSON
+    "two-members" Must [20] ("4.1.6", "") Send Interface JSON
     "A part with two kinds of content is refused"
     "Agents would disagree on which of them counts."
     "Answer a part with both text and data with invalid params.";

@@ -1,11 +1,17 @@
 //! Checks of errors about a task that does not exist.
 
 use futures_util::FutureExt as _;
-use nuncio_protocol::{ERROR_DOMAIN, ErrorKind, op::Op};
+use http::Method;
+use nuncio_protocol::{Binding, ERROR_DOMAIN, ErrorKind, Version, op::Op};
 use serde_json::Value;
 
-use super::{Row, Run};
+use super::{
+    Row, Run,
+    http::{has_no_route, subscribe_by},
+};
 use crate::{
+    answer::Answer,
+    interface::Interface,
     observed::{Checked, Observed},
     probe::{Probe, refused_with},
     survey::Survey,
@@ -26,11 +32,37 @@ async fn not_found(p: &Probe<'_>, op: Op) -> Checked {
 }
 
 async fn subscribe(p: &Probe<'_>) -> Checked {
-    if p.streams() { not_found(p, Op::SubscribeToTask).await } else { Ok(Observed::skip()) }
+    if !p.streams() {
+        return Ok(Observed::skip());
+    }
+    let mut answer = p.of_unknown(Op::SubscribeToTask).await?;
+    // Contested: agents by the proto take GET only.
+    if p.interface.binding == Binding::HttpJson && has_no_route(&answer) {
+        answer = subscribe_by(p, Method::GET).await?;
+    }
+    refused_with(&answer, &[ErrorKind::TaskNotFound])
 }
 
 async fn push(p: &Probe<'_>) -> Checked {
-    if p.pushes() { not_found(p, Op::CreateTaskPushNotificationConfig).await } else { Ok(Observed::skip()) }
+    if !p.pushes() {
+        return Ok(Observed::skip());
+    }
+    let answer = p.of_unknown(Op::CreateTaskPushNotificationConfig).await?;
+    if let Some(contested) = contested_body(p.interface, &answer) {
+        return Ok(contested);
+    }
+    refused_with(&answer, &[ErrorKind::TaskNotFound])
+}
+
+/// Contested in 0.3: the body of a new webhook over HTTP+JSON.
+pub(super) fn contested_body(interface: &Interface, answer: &Answer) -> Option<Observed> {
+    let is_old_http = interface.version == Version::V0_3 && interface.binding == Binding::HttpJson;
+    let is_refused = answer.error().is_some_and(|refusal| refusal.kind == ErrorKind::InvalidParams);
+    (is_old_http && is_refused).then(|| {
+        let why = "the agent refuses the whole request as body: the prose of 0.3 does not tell its form, the proto has \
+                   the configuration alone in the body, and most SDKs read the whole request";
+        Observed::info(why).on(&answer.exchange)
+    })
 }
 
 /// True for an `ErrorInfo` of the protocol.

@@ -44,7 +44,7 @@ pub(super) fn readable(p: &Probe<'_>) -> Vec<Op> {
 }
 
 /// True if the answer is that of a server without this route.
-fn has_no_route(answer: &Answer) -> bool {
+pub(super) fn has_no_route(answer: &Answer) -> bool {
     match &answer.said {
         Said::Error(refusal) => {
             matches!(refusal.http, 404 | 405) && refusal.kind == ErrorKind::MethodNotFound
@@ -59,7 +59,8 @@ fn has_no_route(answer: &Answer) -> bool {
 async fn routes(p: &Probe<'_>) -> Checked {
     for op in readable(p) {
         let answer = p.of_unknown(op).await?;
-        if has_no_route(&answer) {
+        let is_by_get = op == Op::SubscribeToTask && !has_no_route(&subscribe_by(p, Method::GET).await?);
+        if has_no_route(&answer) && !is_by_get {
             let request = &answer.exchange.request;
             let route = format!("{} {}", request.method, request.url.path());
             let why = format!("{} has no route: {}", op.name(), answer.shown());
@@ -69,6 +70,16 @@ async fn routes(p: &Probe<'_>) -> Checked {
     Ok(Observed::met())
 }
 
+/// The answer to a subscription to the unknown task, by this method.
+pub(super) async fn subscribe_by(p: &Probe<'_>, method: Method) -> Result<Answer, Observed> {
+    let mut request = p.request(on_task(Op::SubscribeToTask, UNKNOWN))?;
+    if method == Method::GET {
+        request = request.without("content-type").with_body("");
+    }
+    request.method = method;
+    p.ask(Op::SubscribeToTask, request).await
+}
+
 /// Contested: the prose says POST, the proto GET.
 async fn subscribe(p: &Probe<'_>) -> Checked {
     if !p.streams() {
@@ -76,12 +87,7 @@ async fn subscribe(p: &Probe<'_>) -> Checked {
     }
     let mut taken = Vec::new();
     for method in [Method::GET, Method::POST] {
-        let mut request = p.request(on_task(Op::SubscribeToTask, UNKNOWN))?;
-        if method == Method::GET {
-            request = request.without("content-type").with_body("");
-        }
-        request.method = method.clone();
-        if !has_no_route(&p.ask(Op::SubscribeToTask, request).await?) {
+        if !has_no_route(&subscribe_by(p, method.clone()).await?) {
             taken.push(method.to_string());
         }
     }

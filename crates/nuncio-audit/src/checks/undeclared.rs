@@ -1,7 +1,7 @@
 //! Checks of operations that the card does not declare.
 
 use futures_util::FutureExt as _;
-use nuncio_protocol::{ErrorKind, Version, op::Op};
+use nuncio_protocol::{Binding, ErrorKind, Version, op::Op};
 
 use super::{Row, Run};
 use crate::{
@@ -50,6 +50,10 @@ async fn card(p: &Probe<'_>) -> Checked {
     let answer = p.of_unknown(Op::GetExtendedAgentCard).await?;
     if p.interface.version == Version::V1_0 {
         return refused_with(&answer, &[ErrorKind::UnsupportedOperation]);
+    }
+    if p.interface.binding == Binding::Grpc && answer.error().is_none() {
+        let why = "GetAgentCard of 0.3 answers with the card, whether or not there is an extended one";
+        return Ok(Observed::info(why).on(&answer.exchange));
     }
     let kinds = [
         ErrorKind::UnsupportedOperation,

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use nuncio_protocol::{
-    Binding, ContextId, Message, Part, SendMessageRequest, TaskId,
+    Binding, ContextId, Message, Part, SendMessageRequest, TaskId, Version,
     op::{Call, Op},
 };
 use serde_json::{Value, json};
@@ -25,11 +25,14 @@ const TEXT: &str = "nuncio audit: this message has to be refused";
 /// Sends the messages that have to be refused.
 pub(super) async fn send(probe: &Probe<'_>, seen: &mut Conversation) {
     refuse(probe, seen, "empty-params", without_message(probe)).await;
-    let mut empty = message(TEXT);
-    empty.parts.clear();
-    refuse(probe, seen, "empty-parts", request(probe, empty)).await;
-    if probe.interface.binding != Binding::Grpc {
-        refuse(probe, seen, "two-members", with_two_members(probe)).await;
+    // 0.3 has no least number of parts, and lets an agent ignore unknown members of a part.
+    if probe.interface.version == Version::V1_0 {
+        let mut empty = message(TEXT);
+        empty.parts.clear();
+        refuse(probe, seen, "empty-parts", request(probe, empty)).await;
+        if probe.interface.binding != Binding::Grpc {
+            refuse(probe, seen, "two-members", with_two_members(probe)).await;
+        }
     }
     let mut unknown = message(TEXT);
     unknown.task_id = Some(TaskId::from(UNKNOWN));

@@ -90,7 +90,7 @@ impl Receiver {
     }
 }
 
-/// True if the refused notification has come again.
+/// True if the notification that the receiver had answered with 503 was sent again.
 pub(crate) fn is_repeated(deliveries: &[Delivery]) -> bool {
     deliveries
         .split_first()

@@ -51,7 +51,7 @@ pub struct CheckText {
 /// The JSON report. Invisible characters are escaped, so that it can be read in a terminal.
 #[must_use]
 pub fn json(result: &AuditResult, options: &Options<'_>) -> String {
-    pretty(&JsonReport::new(&bounded(result), options.changes))
+    pretty(&JsonReport::new(result, options.changes))
 }
 
 /// The JSON Schema (2020-12) of the JSON report.
@@ -63,16 +63,19 @@ pub fn schema() -> Schema {
 }
 
 impl JsonReport {
-    fn new(result: &AuditResult, changes: Option<&Changes>) -> Self {
+    /// The report of a result, with every text cut to its bound.
+    #[must_use]
+    pub fn new(result: &AuditResult, changes: Option<&Changes>) -> Self {
+        let result = bounded(result);
         let ids = result.findings.iter().map(|finding| finding.check.as_str());
         let checks = ids.filter_map(catalogue::find).map(|check| (check.id.to_owned(), check.into()));
         Self {
-            score: score(result),
-            recommendations: recommendations(result),
-            acceptance: acceptance(result),
+            score: score(&result),
+            recommendations: recommendations(&result),
+            acceptance: acceptance(&result),
             changes: changes.map(bounded),
             checks: checks.collect(),
-            result: result.clone(),
+            result,
         }
     }
 }

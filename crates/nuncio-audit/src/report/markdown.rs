@@ -42,7 +42,7 @@ pub fn markdown(result: &AuditResult, options: &Options<'_>) -> String {
 fn head(result: &AuditResult) -> String {
     let name = result.card.as_ref().map_or(&result.target, |card| &card.name);
     let depths: Vec<&str> = result.depths.iter().map(|depth| words::depth_name(*depth)).collect();
-    let mut out = format!("# A2A audit of {}\n\n| | |\n|---|---|\n", prose(name));
+    let mut out = format!("# A2A audit of {}\n\n| subject | value |\n|---|---|\n", prose(name));
     let mut row = |label: &str, value: &str| out.push_str(&format!("| {label} | {value} |\n"));
     row("target", &code(&result.target));
     match &result.card {
@@ -157,7 +157,9 @@ fn capabilities(result: &AuditResult) -> String {
     if result.capabilities.is_empty() {
         return String::new();
     }
-    let mut out = "## Declared and observed\n\n| | declared | observed | |\n|---|---|---|---|\n".to_owned();
+    let mut out =
+        "## Declared and observed\n\n| capability | declared | observed | result |\n|---|---|---|---|\n"
+            .to_owned();
     for capability in &result.capabilities {
         let agrees = match capability.agrees {
             Some(true) => "agree",

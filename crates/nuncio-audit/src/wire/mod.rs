@@ -9,7 +9,7 @@ mod stream;
 pub(crate) use self::{
     exchange::{Exchange, Failure, Response, shortened},
     grpc::{GrpcAnswer, frame, status_details},
-    request::{Identity, Request},
+    request::{Identity, Request, without_query},
     session::Session,
     stream::{End, Frame, FrameData, Opened, Stream},
 };

@@ -31,6 +31,8 @@ pub(crate) struct Request {
     /// Over HTTP/2 only, as gRPC needs it.
     pub(crate) http2: bool,
     pub(crate) identity: Identity,
+    /// The query of the URL may be a credential, and is not shown.
+    pub(crate) hides_query: bool,
     /// The names of the headers with credentials, which are added when the request is sent.
     pub(crate) secrets: Vec<String>,
 }
@@ -44,12 +46,18 @@ impl Request {
             body: Bytes::new(),
             http2: false,
             identity: Identity::Caller,
+            hides_query: false,
             secrets: Vec::new(),
         }
     }
 
     pub(crate) fn get(url: Url) -> Self {
         Self::new(Method::GET, url)
+    }
+
+    /// The URL for reports.
+    pub(crate) fn shown_url(&self) -> String {
+        if self.hides_query { without_query(&self.url) } else { self.url.to_string() }
     }
 
     /// Sets a header; a value that is no header value is left out.
@@ -89,7 +97,7 @@ impl Request {
         if self.method != Method::GET {
             words.push(format!("-X {}", self.method));
         }
-        words.push(quoted(self.url.as_str()));
+        words.push(quoted(&self.shown_url()));
         for (name, value) in &self.headers {
             words.push(format!("-H {}", quoted(&format!("{name}: {}", value.to_str().unwrap_or("?")))));
         }
@@ -108,7 +116,7 @@ impl Request {
 
     /// The request for reports: its line, headers and the beginning of the body, without credentials.
     pub(crate) fn excerpt(&self) -> String {
-        let mut text = format!("{} {}\n", self.method, self.url);
+        let mut text = format!("{} {}\n", self.method, self.shown_url());
         for (name, value) in &self.headers {
             text.push_str(&format!("{name}: {}\n", value.to_str().unwrap_or("?")));
         }
@@ -123,5 +131,38 @@ impl Request {
             });
         }
         text
+    }
+}
+
+/// A URL that a person gave: its user and query may be credentials.
+pub(crate) fn without_query(url: &Url) -> String {
+    let mut shown = url.clone();
+    // Both succeed for a URL with a host.
+    let _ = shown.set_username("");
+    let _ = shown.set_password(None);
+    shown.set_fragment(None);
+    if url.query().is_some() {
+        shown.set_query(Some("…"));
+    }
+    shown.to_string().replace("?%E2%80%A6", "?…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_in_a_url_are_not_shown() {
+        for (given, expected) in [
+            ("https://a.example/card.json?key=s3cret", "https://a.example/card.json?…"),
+            ("https://user:s3cret@a.example/card.json#x", "https://a.example/card.json"),
+            ("https://a.example/", "https://a.example/"),
+        ] {
+            let url = Url::parse(given).unwrap();
+            let mut request = Request::get(url.clone());
+            request.hides_query = true;
+            assert_eq!(without_query(&url), expected);
+            assert!(!format!("{} {}", request.curl(), request.excerpt()).contains("s3cret"), "{given}");
+        }
     }
 }

@@ -45,8 +45,9 @@ async fn details(state: &AdminState, name: &str) -> Result<Reply<AgentDetails>, 
     let card = serde_json::to_value(&*agent.shown().card).map_err(|_| AdminProblem::internal())?;
     let upstream_card = agent.upstream().and_then(|upstream| upstream.card());
     let volatile = state.is_volatile;
-    let reply =
-        Reply::new(AgentDetails { agent: shown(&agent, wanted.as_ref()), volatile, card, upstream_card });
+    let audits = state.audits.summaries(name).await;
+    let agent = shown(&agent, wanted.as_ref());
+    let reply = Reply::new(AgentDetails { agent, volatile, card, upstream_card, audits });
     Ok(match wanted.and_then(|wanted| wanted.given) {
         Some((_, version)) => reply.version(version),
         None => reply,
@@ -102,6 +103,8 @@ pub(super) async fn remove(state: Arc<AdminState>, request: RemoveAgent) -> Resu
     let RemoveAgent { name, version } = request;
     let removed = state.registry.remove(&name, expect(version)).await;
     removed.map_err(|refused| problem(&name, refused))?;
+    // Another agent may get this name.
+    state.audits.forget(&name).await;
     Ok(Reply::new(()))
 }
 
@@ -109,7 +112,7 @@ fn expect(version: Option<u64>) -> Expect {
     version.map_or(Expect::Anything, Expect::Version)
 }
 
-fn find(state: &AdminState, name: &str) -> Result<Arc<fleet::ServedAgent>, AdminProblem> {
+pub(super) fn find(state: &AdminState, name: &str) -> Result<Arc<fleet::ServedAgent>, AdminProblem> {
     state.fleet.get(name).ok_or_else(|| missing(name))
 }
 

@@ -8,6 +8,7 @@
 mod access;
 mod agents;
 pub mod api;
+mod audits;
 mod deliveries;
 mod endpoint;
 mod health;
@@ -41,6 +42,7 @@ use http::{HeaderMap, HeaderValue, header};
 use nuncio_server::store::Store;
 use tokio::net::TcpListener;
 
+pub(crate) use self::audits::Audits;
 use self::{
     problem::AdminProblem,
     table::EndpointTable,
@@ -73,6 +75,7 @@ pub(crate) struct AdminState {
     pub(crate) identity: Arc<Authenticator>,
     pub(crate) mailboxes: Arc<Mailboxes>,
     pub(crate) consents: Arc<Consents>,
+    pub(crate) audits: Audits,
     /// Set after the hub was made, by the code that read the configuration.
     pub(crate) reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
 }
@@ -98,9 +101,8 @@ impl AdminState {
             | What::AccessAccepted
             | What::AccessDeclined
             | What::AccessBlocked
-            | What::AccessRevoked => {
-                row.agent = Some(subject);
-            }
+            | What::AccessRevoked
+            | What::AgentAudited => row.agent = Some(subject),
             What::KeyCreated | What::KeyRotated | What::KeyRevoked | What::KeyDeleted => {
                 row.key = Some(subject)
             }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{
     AdminState, access, agents,
     api::{About, ShowAbout, ShowDocument},
-    deliveries,
+    audits, deliveries,
     endpoint::{Done, Endpoint, Received, Reply, endpoint},
     health, invitations, keys, mailboxes, openapi,
     problem::AdminProblem,
@@ -36,6 +36,8 @@ fn endpoints() -> Vec<Endpoint> {
         endpoint(agents::remove),
         endpoint(agents::refresh),
         endpoint(agents::health),
+        endpoint(audits::audit),
+        endpoint(audits::show),
         endpoint(keys::list),
         endpoint(keys::create),
         endpoint(keys::show),

@@ -63,7 +63,8 @@ macro_rules! schema_of {
     };
 }
 
-/// A form that is a number or a text, read and written by two functions.
+/// Declares a form for values that stand as a number or a text in a file: one function reads the value, another
+/// writes it.
 macro_rules! form {
     ($(#[doc = $doc:literal])+ $form:ident: $written:ty => $value:ty, $read:expr, $write:expr) => {
         $(#[doc = $doc])+
@@ -302,7 +303,7 @@ impl<F: Form> Form for ValueList<F> {
     type Value = Vec<F::Value>;
 
     fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self::Value, D::Error> {
-        let items = Vec::<Item<F>>::deserialize(deserializer)?;
+        let items = Vec::<ListedValue<F>>::deserialize(deserializer)?;
         Ok(items.into_iter().map(|item| item.0).collect())
     }
 
@@ -323,11 +324,11 @@ impl<F: Form> Form for ValueList<F> {
     }
 }
 
-struct Item<F: Form>(F::Value);
+struct ListedValue<F: Form>(F::Value);
 
-impl<'de, F: Form> Deserialize<'de> for Item<F> {
+impl<'de, F: Form> Deserialize<'de> for ListedValue<F> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        F::deserialize(deserializer).map(Item)
+        F::deserialize(deserializer).map(ListedValue)
     }
 }
 

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 
 pub(crate) use self::{
     agent::{AgentInfo, Backend, ServedAgent},
-    upstream_status::{Condition, Health, UpstreamStatus},
+    upstream_status::{Condition, Health, UpstreamAccess, UpstreamStatus},
 };
 use crate::{
     agent_urls::AgentUrls,

@@ -3,8 +3,10 @@
 use std::{any::Any, sync::Arc};
 
 use async_trait::async_trait;
+use nuncio_client::{Credentials, Egress, InterfaceHosts};
 use nuncio_protocol::{Binding, Timestamp, Version};
 use serde_json::Value;
+use url::Url;
 
 use super::ServedAgent;
 
@@ -37,11 +39,26 @@ pub(crate) trait UpstreamStatus: Any + Send + Sync {
         false
     }
 
+    /// The means to call it directly, for an upstream that speaks A2A.
+    fn access(&self) -> Option<UpstreamAccess> {
+        None
+    }
+
     /// Fetches the card now, and updates the card that `before`, the agent on this hub, shows.
     ///
     /// # Errors
     /// The reason why there is no card, for the operator.
     async fn refresh(&self, before: &ServedAgent) -> Result<(), String>;
+}
+
+/// The means to call a remote agent directly, as the hub does.
+pub(crate) struct UpstreamAccess {
+    /// The address of the agent or of its card.
+    pub(crate) url: Url,
+    pub(crate) egress: Egress,
+    pub(crate) credentials: Credentials,
+    /// The hosts that the operator allows for its interfaces.
+    pub(crate) hosts: InterfaceHosts,
 }
 
 /// A condition and the time of its beginning.

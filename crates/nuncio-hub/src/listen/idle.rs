@@ -186,7 +186,7 @@ pub(super) enum Verdict {
 
 /// Checks a connection at intervals.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct IdleWatch {
     timeouts: Connections,
     seen: ActivityCounts,
     /// Time of the last activity.
@@ -199,7 +199,7 @@ pub(super) struct Watch {
     closing_since: Option<Instant>,
 }
 
-impl Watch {
+impl IdleWatch {
     pub(super) fn new(timeouts: Connections, now: Instant) -> Self {
         Self {
             timeouts,
@@ -280,7 +280,7 @@ mod tests {
             ..Connections::default()
         };
         let start = Instant::now();
-        let mut watch = Watch::new(timeouts, start);
+        let mut watch = IdleWatch::new(timeouts, start);
         let mut verdicts = Vec::new();
         let mut now = 0;
         while now < 1_000 && !matches!(verdicts.last(), Some((_, Verdict::Cut))) {

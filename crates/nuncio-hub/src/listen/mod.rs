@@ -40,7 +40,7 @@ pub use self::tls::{Certificates, Reload};
 use self::{
     addresses::Addresses,
     host::HostCheck,
-    idle::{Activity, Verdict, Watch},
+    idle::{Activity, IdleWatch, Verdict},
     stream::Stream,
 };
 use crate::config::Connections;
@@ -233,7 +233,7 @@ impl<S: Answers> Edge<S> {
         let io = TokioIo::new(stream::CountedStream::new(stream, Arc::clone(&activity)));
         let connection = self.engine.serve_connection(io, service);
 
-        let mut watch = Watch::new(self.connections, Instant::now());
+        let mut watch = IdleWatch::new(self.connections, Instant::now());
         let look = tokio::time::sleep(watch.interval());
         let closed = closing.changed();
         tokio::pin!(connection, look, closed);

@@ -8,7 +8,7 @@ use prometheus_client::metrics::{gauge::Gauge, histogram::Histogram};
 use tracing::Span;
 
 use super::{
-    metrics::{AgentMetrics, Outcome},
+    metrics::{AgentMetrics, CallOutcome},
     traces::{CallSpan, Traces},
 };
 use crate::call::{AgentCall, CallAnswer, StreamObserver, Subject};
@@ -139,10 +139,10 @@ impl<'a> OutcomeCounter<'a> {
         self.ended = true;
         let took = self.begun.elapsed().as_secs_f64();
         self.metrics.cell(self.op, self.cx.version, self.cx.binding).seconds.observe(took);
-        self.count(error.map_or(Outcome::Ok, Outcome::Error));
+        self.count(error.map_or(CallOutcome::Ok, CallOutcome::Error));
     }
 
-    fn count(&self, outcome: Outcome) {
+    fn count(&self, outcome: CallOutcome) {
         self.metrics.count(self.op, self.cx.version, self.cx.binding, outcome);
     }
 }
@@ -150,7 +150,7 @@ impl<'a> OutcomeCounter<'a> {
 impl Drop for OutcomeCounter<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.count(Outcome::Abandoned);
+            self.count(CallOutcome::Abandoned);
         }
     }
 }

@@ -469,7 +469,7 @@ pub(super) struct Cell {
 
 /// The outcome of a call.
 #[derive(Clone, Copy)]
-pub(super) enum Outcome {
+pub(super) enum CallOutcome {
     Ok,
     /// The caller left before the answer.
     Abandoned,
@@ -505,12 +505,12 @@ impl AgentMetrics {
     }
 
     /// Counts a call.
-    pub(super) fn count(&self, op: Op, version: Version, binding: Option<Binding>, outcome: Outcome) {
+    pub(super) fn count(&self, op: Op, version: Version, binding: Option<Binding>, outcome: CallOutcome) {
         let cell = self.cell(op, version, binding);
         let (counter, reason) = match outcome {
-            Outcome::Ok => (&cell.ok, "ok"),
-            Outcome::Abandoned => (&cell.abandoned, "abandoned"),
-            Outcome::Error(kind) => (&cell.errors[kind as usize], kind.row().reason),
+            CallOutcome::Ok => (&cell.ok, "ok"),
+            CallOutcome::Abandoned => (&cell.abandoned, "abandoned"),
+            CallOutcome::Error(kind) => (&cell.errors[kind as usize], kind.row().reason),
         };
         let make = || {
             let [agent, operation, version, binding] = self.values(op, version, binding);

@@ -338,6 +338,50 @@ async fn an_agent_is_added_changed_and_taken_away_while_the_hub_runs() {
     api.until("/audit", "/audit?agent=far", |trail| rows(trail) == 4).await;
 }
 
+#[tokio::test]
+async fn an_agent_is_audited_at_its_own_address_and_the_result_is_kept() {
+    let far = Running::start(config()).await;
+    let api = Api::start("audited").await;
+    let url = format!("{}/agents/echo", far.url);
+    let new = json!({ "name": "far", "url": url });
+    assert_eq!(api.ask("POST", "/agents", "/agents", Some(new.clone())).await.status, 201);
+    let audit = async |name: &str, body: Value| {
+        api.ask("POST", "/agents/{name}:audit", &format!("/agents/{name}:audit"), Some(body)).await
+    };
+    let latest =
+        async |name| api.ask("GET", "/agents/{name}/audit", &format!("/agents/{name}/audit"), None).await;
+    let shown = async |name| api.ask("GET", "/agents/{name}", &format!("/agents/{name}"), None).await.body;
+    latest("echo").await.says(404, "echo has not been audited yet");
+    for (name, target) in [("far", url.clone()), ("echo", format!("{}/agents/echo", api.hub.url))] {
+        let told = audit(name, json!({})).await;
+        assert_eq!((told.status, &told.body["target"]), (200, &json!(target)), "{told:?}");
+        let outcome = ["grade", "failed", "messagesSent", "depths"].map(|member| &told.body[member]);
+        assert_eq!(outcome, [&json!("A"), &json!(0), &json!(0), &json!(["look"])], "{name}");
+        assert_eq!(told.body, latest(name).await.body, "{name}");
+        assert_eq!(shown(name).await["audits"][0]["at"], told.body["at"], "{name}");
+    }
+    assert_eq!(api.get("/tasks").await.body["tasks"], json!([]), "a look sends no message");
+
+    let deeper = audit("echo", json!({ "send": "hello" })).await.body;
+    assert_eq!(deeper["depths"], json!(["look", "send"]));
+    assert!(deeper["messagesSent"].as_u64() > Some(0), "{}", deeper["messagesSent"]);
+    assert!(deeper["report"]["changes"]["changes"].is_array(), "compared with the audit before");
+    assert_eq!(shown("echo").await["audits"].as_array().unwrap().len(), 2);
+    let running = api.get("/tasks?state=TASK_STATE_WORKING").await.body;
+    assert_eq!(running["tasks"], json!([]), "an audit leaves no task running");
+
+    audit("none", json!({})).await.says(404, "there is no agent none");
+    audit("echo", json!({ "send": "" })).await.says(400, "send:");
+    audit("echo", json!({ "deadlineSeconds": 0 })).await.says(400, "deadlineSeconds: expected 1 to");
+    audit("far", json!({ "key": "s3cret" })).await.says(400, "leave the key out");
+    let rows = |trail: &Value| trail["rows"].as_array().unwrap().len();
+    api.until("/audit", "/audit?what=agent-audited", |trail| rows(trail) == 3).await;
+
+    assert_eq!(api.ask("DELETE", "/agents/{name}", "/agents/far", None).await.status, 204);
+    assert_eq!(api.ask("POST", "/agents", "/agents", Some(new)).await.status, 201);
+    assert_eq!(shown("far").await["audits"], Value::Null, "another agent of this name has no audit");
+}
+
 /// Answers as it was told to.
 struct Scripted(Mutex<Vec<Result<Changes, Problems>>>);
 

@@ -9,7 +9,7 @@ use super::{
     Push, PushOptions,
     config::{self, Config},
     courier::{Failure, ReceiverResponse},
-    payload::Payload,
+    payload::NotificationBody,
     request::{Attempted, Request},
 };
 
@@ -66,10 +66,11 @@ impl Push {
         let Onward { delivery, task_id, version, said } = onward;
         let failed = |why: &str| Failure::Failed(why.into());
         let payload = match said {
-            Said::AsItCame(body) => {
-                Some(Payload { content_type: Payload::content_type(version), body: body.into() })
-            }
-            Said::Event(event) => Payload::of(version, *event),
+            Said::AsItCame(body) => Some(NotificationBody {
+                content_type: NotificationBody::content_type(version),
+                body: body.into(),
+            }),
+            Said::Event(event) => NotificationBody::of(version, *event),
         };
         let payload = payload.ok_or_else(|| failed("the receiver's version has no such event"))?;
         let url = Url::parse(&to.url).map_err(|_| failed("the URL of the receiver is invalid"))?;

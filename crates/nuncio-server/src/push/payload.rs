@@ -36,12 +36,12 @@ pub enum Dialect {
 }
 
 /// A body and its content type.
-pub(super) struct Payload {
+pub(super) struct NotificationBody {
     pub(super) content_type: &'static str,
     pub(super) body: Vec<u8>,
 }
 
-impl Payload {
+impl NotificationBody {
     /// Encodes an event that is in no store. `None` for an event that v0.3 cannot express: it only has tasks.
     pub(super) fn of(version: Version, event: Event) -> Option<Self> {
         let mut body = Vec::with_capacity(1_024);
@@ -86,7 +86,7 @@ impl PayloadSource<'_> {
         dialect: Dialect,
         delivery: &str,
         ahead: &mut Ahead,
-    ) -> Result<Option<Payload>, StoreError> {
+    ) -> Result<Option<NotificationBody>, StoreError> {
         let mut body = Vec::with_capacity(1_024);
         let content_type = match (version, dialect) {
             (Version::V1_0, _) => {
@@ -110,7 +110,7 @@ impl PayloadSource<'_> {
                 "application/json"
             }
         };
-        Ok(Some(Payload { content_type, body }))
+        Ok(Some(NotificationBody { content_type, body }))
     }
 
     /// The event; an artifact as a whole, unless chunks are wanted.

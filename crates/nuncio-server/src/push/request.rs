@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use nuncio_client::notification;
 use nuncio_protocol::{TaskId, Timestamp, TraceContext};
 
-use super::{config::Config, payload::Payload};
+use super::{config::Config, payload::NotificationBody};
 
 const TOKEN: [HeaderName; 2] =
     [HeaderName::from_static(notification::X_TOKEN), HeaderName::from_static(notification::TOKEN)];
@@ -55,7 +55,7 @@ impl Request {
     /// Builds the request. `hmac` signs with the agent's secrets, `jws` with the server's key.
     pub(super) fn new(
         config: &Config,
-        payload: Payload,
+        payload: NotificationBody,
         attempted: &Attempted<'_>,
         hmac: Option<&Sign>,
         jws: Option<&Sign>,

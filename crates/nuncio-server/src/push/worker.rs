@@ -15,7 +15,7 @@ use super::{
     courier::{Failure, ReceiverResponse},
     large_bodies::LARGE,
     leases::LeaseHandle,
-    payload::{Ahead, Payload, PayloadSource},
+    payload::{Ahead, NotificationBody, PayloadSource},
     request::{Attempted, Request},
     schedule::{self, Verdict},
     settle::Settler,
@@ -229,7 +229,7 @@ impl Worker {
         owed: Owed,
         delivery: &str,
         ahead: &mut Ahead,
-    ) -> Result<Option<Payload>, StoreError> {
+    ) -> Result<Option<NotificationBody>, StoreError> {
         let entry = PayloadSource {
             store: &*self.engine.store,
             scope: &self.leased.scope,

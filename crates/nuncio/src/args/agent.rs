@@ -1,11 +1,11 @@
 //! The arguments of `nuncio agent`.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
-use clap::{Subcommand, ValueEnum};
+use clap::{Subcommand, ValueEnum, builder::NonEmptyStringValueParser};
 use serde_json::Value;
 
-use super::Admin;
+use super::{Admin, AuditReports, seconds};
 
 /// The help on settings that have no option of `agent add`.
 const ADD_HELP: &str = "\
@@ -17,6 +17,13 @@ encrypted and never shows them.";
 const SET_HELP: &str = "\
 A value is read as JSON if it is valid JSON, else as text: timeout_seconds=7 tags='[\"finance\"]' title=Billing
 limits.tasks=null. Others on this machine can see the command line: give credentials by --settings.";
+
+/// The help on the agents that a hub audits.
+const AUDIT_HELP: &str = "\
+A remote agent is called at its own address, with the hub's credentials for it; every other agent at the address of
+the hub. By default the agent gets no message. The changes since the audit before are shown.
+
+Exit codes: 0 nothing failed, 1 a check failed (see --fail-on), 3 the agent cannot be reached or has no card.";
 
 /// A setting and its new value.
 #[derive(Clone, PartialEq, Debug)]
@@ -103,6 +110,28 @@ pub(crate) enum AgentCommand {
         hub: Admin,
         /// The name of the agent.
         name: String,
+    },
+    /// Audit an agent of a hub: its card, its behaviour and the specification. The hub keeps the result.
+    #[command(after_help = AUDIT_HELP)]
+    Audit {
+        #[command(flatten)]
+        hub: Admin,
+        /// The name of the agent.
+        name: String,
+        /// Send messages with this text, at most three over each interface; their tasks are canceled.
+        #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+        send: Option<String>,
+        /// Environment variable with the API key of a caller, for an agent of the hub itself.
+        #[arg(long, value_name = "VARIABLE", value_parser = NonEmptyStringValueParser::new())]
+        key: Option<String>,
+        /// Seconds for the whole audit [default: 60].
+        #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+        deadline: Option<Duration>,
+        /// Show the latest audit instead of a new one.
+        #[arg(long, conflicts_with_all = ["send", "key", "deadline"])]
+        latest: bool,
+        #[command(flatten)]
+        reports: AuditReports,
     },
 }
 

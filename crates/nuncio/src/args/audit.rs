@@ -60,20 +60,27 @@ pub(crate) struct Audit {
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
     pub(crate) deadline: Option<Duration>,
 
-    /// Also write a report to this file, by its extension: md, html, json, xml (JUnit) or sarif; may be repeated.
-    #[arg(long = "report", value_name = "FILE", help_heading = REPORTS)]
-    pub(crate) reports: Vec<PathBuf>,
-
     /// Show the changes since an earlier JSON report.
     #[arg(long, value_name = "FILE", help_heading = REPORTS)]
     pub(crate) baseline: Option<PathBuf>,
 
-    /// The demands whose breach makes the audit fail.
-    #[arg(long, value_enum, default_value_t, help_heading = REPORTS)]
-    pub(crate) fail_on: FailOn,
+    #[command(flatten)]
+    pub(crate) reports: AuditReports,
 
     #[command(flatten)]
     pub(crate) connection: Connection,
+}
+
+/// The options of reports.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AuditReports {
+    /// Also write a report to this file, by its extension: md, html, json, xml (JUnit) or sarif; may be repeated.
+    #[arg(long = "report", value_name = "FILE", help_heading = REPORTS)]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// The demands whose breach makes the audit fail.
+    #[arg(long, value_enum, default_value_t, help_heading = REPORTS)]
+    pub(crate) fail_on: FailOn,
 }
 
 /// The demands whose breach makes an audit fail.

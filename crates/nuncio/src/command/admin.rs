@@ -27,13 +27,18 @@ struct Token {
 impl Admin {
     /// Calls a route of the admin API.
     pub(super) async fn call<R: Route>(&self, request: &R) -> Result<R::Answer> {
+        self.call_within(request, TIMEOUT).await
+    }
+
+    /// Like [`Self::call`], with another time for the answer.
+    pub(super) async fn call_within<R: Route>(&self, request: &R, timeout: Duration) -> Result<R::Answer> {
         let mut url = self.at(&format!("api/v1{}", request.path()));
         let query = request.query_string()?;
         url.set_query(Some(query.as_str()).filter(|query| !query.is_empty()));
         // `null` is the body of a route that has none.
         let body = serde_json::to_vec(request.body())?;
         let body = if body == b"null" { Bytes::new() } else { body.into() };
-        self.send::<R>(&url, request.if_match(), body).await
+        self.send::<R>(&url, request.if_match(), body, timeout).await
     }
 
     fn at(&self, path: &str) -> Url {
@@ -42,13 +47,19 @@ impl Admin {
         url
     }
 
-    async fn send<R: Route>(&self, url: &Url, if_match: Option<u64>, body: Bytes) -> Result<R::Answer> {
+    async fn send<R: Route>(
+        &self,
+        url: &Url,
+        if_match: Option<u64>,
+        body: Bytes,
+        timeout: Duration,
+    ) -> Result<R::Answer> {
         let token = match self.token() {
             Ok(token) => token,
             Err(error) if error.is::<exit::Usage>() => return Err(error),
             // A hub that has stopped has deleted its token: then the user must hear that it does not run.
             Err(error) => {
-                self.fetch(Request::get(self.at("healthz").as_str()).body(Bytes::new())?).await?;
+                self.fetch(Request::get(self.at("healthz").as_str()).body(Bytes::new())?, timeout).await?;
                 return Err(error);
             }
         };
@@ -67,7 +78,7 @@ impl Admin {
                 token.from
             ))
         })?;
-        let response = self.fetch(request).await?;
+        let response = self.fetch(request, timeout).await?;
         if response.status().is_success() {
             self.answer::<R>(&response)
         } else {
@@ -75,16 +86,16 @@ impl Admin {
         }
     }
 
-    async fn fetch(&self, request: Request<Bytes>) -> Result<Response<Bytes>> {
+    async fn fetch(&self, request: Request<Bytes>, timeout: Duration) -> Result<Response<Bytes>> {
         let egress = Egress::operator()?;
         let late = || {
             Error::new(
                 ErrorKind::DeadlineExceeded,
-                format!("{} did not answer within {} seconds", self.admin, TIMEOUT.as_secs()),
+                format!("{} did not answer within {} seconds", self.admin, timeout.as_secs()),
             )
         };
         let answer =
-            tokio::time::timeout(TIMEOUT, egress.fetch(request)).await.unwrap_or_else(|_| Err(late()));
+            tokio::time::timeout(timeout, egress.fetch(request)).await.unwrap_or_else(|_| Err(late()));
         answer.map_err(|error| {
             let hint = format!(
                 "is the hub running? start it with `{} serve`, which prints the URL of its administration; for another \

@@ -1,16 +1,19 @@
 //! `nuncio agent …`: the agents of a hub.
 
-use std::{path::Path, process::ExitCode};
+use std::{path::Path, process::ExitCode, time::Duration};
 
 use anyhow::Result;
+use nuncio_audit::report::Grade;
 use nuncio_hub::admin::api::{
-    AddAgent, AddedAgent, Agent, AgentDetails, AgentHealth, AgentSettings, ChangeAgent, Interface,
-    ListAgents, NewAgent, RefreshAgent, RemoveAgent, ShowAgent, TaskMode,
+    AddAgent, AddedAgent, Agent, AgentAudit, AgentDetails, AgentHealth, AgentSettings, AuditAgent,
+    AuditRequest, AuditSummary, ChangeAgent, Interface, ListAgents, NewAgent, RefreshAgent, RemoveAgent,
+    ShowAgent, ShowAudit, TaskMode,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
+    audit::Reports,
     pages::{columns, fields, word},
     target::setting,
 };
@@ -65,9 +68,26 @@ pub(super) async fn run(command: AgentCommand, format: Format) -> Result<ExitCod
             let agent = hub.call(&RefreshAgent { name: name.clone() }).await?;
             done(format, &agent, &format!("{name}: the card is up to date"))?;
         }
+        AgentCommand::Audit { hub, name, send, key, deadline, latest, reports } => {
+            let reports = Reports::new(&reports)?;
+            let audit = if latest {
+                hub.call(&ShowAudit { name }).await?
+            } else {
+                let key = key.as_deref().map(audit_key).transpose()?;
+                let time = deadline.unwrap_or(AUDIT_DEADLINE);
+                let options = AuditRequest { send, key, deadline_seconds: Some(time.as_secs().max(1)) };
+                hub.call_within(&AuditAgent { name, options }, time + AUDIT_GRACE).await?
+            };
+            return published(&audit, &reports, format);
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
+
+/// The time for an audit, by default.
+const AUDIT_DEADLINE: Duration = Duration::from_secs(60);
+/// The time for the answer of the hub after the deadline of an audit.
+const AUDIT_GRACE: Duration = Duration::from_secs(30);
 
 /// Sets a value, and makes the tables around it.
 fn put(body: &mut Map<String, Value>, Change { path, value }: Change) {
@@ -143,6 +163,29 @@ fn read(path: &Path) -> Result<Map<String, Value>> {
     })
 }
 
+/// The key of a caller.
+fn audit_key(variable: &str) -> Result<String> {
+    setting(variable).ok_or_else(|| {
+        exit::usage(format!("--key {variable}: set this environment variable to an API key or a token"))
+    })
+}
+
+fn published(audit: &AgentAudit, reports: &Reports<'_>, format: Format) -> Result<ExitCode> {
+    let report = audit.report.as_deref().ok_or_else(|| {
+        exit::usage("--latest: the hub has not stored this report, because it is too large; audit again")
+    })?;
+    reports.publish(&report.result, report.changes.as_ref(), format)
+}
+
+/// An audit in one line.
+fn audited(audit: &AuditSummary) -> String {
+    let AuditSummary { at, grade, score, coverage, failed, loose, .. } = audit;
+    let percent = |value: &Option<u8>| value.map_or_else(|| "-".to_owned(), |value| format!("{value} %"));
+    let grade = grade.map_or("none", Grade::as_str);
+    let (score, coverage) = (percent(score), percent(coverage));
+    format!("{at}: grade {grade}, score {score}, coverage {coverage}, {failed} failed, {loose} loose")
+}
+
 async fn list(hub: &Admin, format: Format) -> Result<()> {
     let agents = hub.call(&ListAgents {}).await?.agents;
     if format == Format::Json {
@@ -195,6 +238,7 @@ fn show(details: &AgentDetails, format: Format) -> Result<()> {
         ("description", Some(agent.description.clone())),
         ("called by", agent.speaks.as_ref().map(interface)),
         ("interfaces", Some(agent.interfaces.iter().map(interface).collect::<Vec<_>>().join(", "))),
+        ("audited", details.audits.first().map(audited)),
     ])
 }
 

@@ -5,13 +5,16 @@ use std::{fs, io::IsTerminal as _, path::Path, process::ExitCode, sync::Arc};
 use anyhow::Result;
 use nuncio_audit::{
     AuditOptions, AuditResult, PushOptions, audit, plan,
-    report::{self, Format as ReportFormat, Options, baseline},
+    report::{
+        self, Format as ReportFormat, Options,
+        baseline::{self, Changes},
+    },
 };
 use nuncio_client::{Credentials, agent_url};
 
 use super::target::setting;
 use crate::{
-    args::{Audit, FailOn},
+    args::{Audit, AuditReports, FailOn},
     exit,
     output::{self, Format},
 };
@@ -19,30 +22,67 @@ use crate::{
 pub(super) async fn run(args: Audit, format: Format) -> Result<ExitCode> {
     // Options are checked before the agent is called.
     let options = options(&args, format)?;
-    let reports = reports(&args)?;
+    let reports = Reports::new(&args.reports)?;
     let earlier = args.baseline.as_deref().map(read_baseline).transpose()?;
     if args.dry_run {
         return dry_run(&options, format).await;
     }
     let result = audit(&options).await;
     let changes = earlier.map(|earlier| baseline::compare(&earlier, &result));
-    let fail_on = match args.fail_on {
-        FailOn::Must => report::FailOn::Must,
-        FailOn::Should => report::FailOn::Should,
-    };
-    let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let shown = Options { changes: changes.as_ref(), fail_on, colour };
-    for (path, format) in reports {
-        fs::write(path, report::render(format, &result, &Options { colour: false, ..shown })).map_err(
-            |error| exit::usage(format!("--report {}: cannot be written: {error}", path.display())),
-        )?;
+    reports.publish(&result, changes.as_ref(), format)
+}
+
+/// The reports that a command publishes: on stdout, and in files.
+pub(super) struct Reports<'a> {
+    /// The files with their formats.
+    files: Vec<(&'a Path, ReportFormat)>,
+    fail_on: report::FailOn,
+}
+
+impl<'a> Reports<'a> {
+    /// Reads the options.
+    ///
+    /// # Errors
+    /// The extension of a file is unknown.
+    pub(super) fn new(args: &'a AuditReports) -> Result<Self> {
+        let format = |path: &Path| {
+            ReportFormat::of_path(path).ok_or_else(|| {
+                let known = ReportFormat::extensions().join(", ");
+                exit::usage(format!(
+                    "--report {}: the extension tells the format; expected one of {known}",
+                    path.display()
+                ))
+            })
+        };
+        let files: Result<_> = args.files.iter().map(|path| Ok((path.as_path(), format(path)?))).collect();
+        let fail_on = match args.fail_on {
+            FailOn::Must => report::FailOn::Must,
+            FailOn::Should => report::FailOn::Should,
+        };
+        Ok(Self { files: files?, fail_on })
     }
-    let text = match format {
-        Format::Human => report::terminal(&result, &shown),
-        Format::Json => report::json(&result, &shown),
-    };
-    output::bytes(text.as_bytes())?;
-    Ok(ExitCode::from(code(&result, fail_on)))
+
+    /// Writes the files, prints the report, and returns the exit code of its result.
+    pub(super) fn publish(
+        &self,
+        result: &AuditResult,
+        changes: Option<&Changes>,
+        format: Format,
+    ) -> Result<ExitCode> {
+        let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let shown = Options { changes, fail_on: self.fail_on, colour };
+        for (path, format) in &self.files {
+            fs::write(path, report::render(*format, result, &Options { colour: false, ..shown })).map_err(
+                |error| exit::usage(format!("--report {}: cannot be written: {error}", path.display())),
+            )?;
+        }
+        let text = match format {
+            Format::Human => report::terminal(result, &shown),
+            Format::Json => report::json(result, &shown),
+        };
+        output::bytes(text.as_bytes())?;
+        Ok(ExitCode::from(code(result, self.fail_on)))
+    }
 }
 
 fn code(result: &AuditResult, fail_on: report::FailOn) -> u8 {
@@ -90,20 +130,6 @@ fn second(variable: &str) -> Result<Credentials> {
         exit::usage(format!("--as {variable}: set this environment variable to a bearer token"))
     })?;
     Credentials::none().bearer(&key).map_err(|error| exit::usage(format!("--as {variable}: {error}")))
-}
-
-/// The files of reports, with their formats.
-fn reports(args: &Audit) -> Result<Vec<(&Path, ReportFormat)>> {
-    let format = |path: &'_ Path| {
-        ReportFormat::of_path(path).ok_or_else(|| {
-            let known = ReportFormat::extensions().join(", ");
-            exit::usage(format!(
-                "--report {}: the extension tells the format; expected one of {known}",
-                path.display()
-            ))
-        })
-    };
-    args.reports.iter().map(|path| Ok((path.as_path(), format(path)?))).collect()
 }
 
 fn read_baseline(path: &Path) -> Result<AuditResult> {

@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{route::routes, schema::Time};
+use super::{audits::AuditSummary, route::routes, schema::Time};
 use crate::registry::Settings;
 
 routes! {
@@ -139,6 +139,9 @@ pub struct AgentDetails {
     /// The card of the remote agent, as it was received.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream_card: Option<Value>,
+    /// Its audits, latest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub audits: Vec<AuditSummary>,
 }
 
 /// An agent that was added.

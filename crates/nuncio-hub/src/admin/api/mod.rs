@@ -18,6 +18,7 @@
 mod about;
 mod access;
 mod agents;
+mod audits;
 mod config;
 mod deliveries;
 mod error;
@@ -44,6 +45,7 @@ pub use self::{
         ChangeAgent, HealthState, Interface, ListAgents, NewAgent, RefreshAgent, RemoveAgent, ShowAgent,
         ShowAgentHealth, TaskMode,
     },
+    audits::{AgentAudit, AuditAgent, AuditRequest, AuditSummary, ShowAudit},
     config::{ConfigInForce, ReloadConfig, ReloadOptions, Reloaded, ShowConfig},
     deliveries::{
         Attempt, Delivery, DeliveryFilter, DeliveryPage, DeliveryState, ListDeliveries, RedriveDeliveries,

@@ -45,7 +45,7 @@ use crate::{
     agent_urls::AgentUrls,
     config::{self, Mode, Upstream},
     dispatch::Dispatch,
-    fleet::{Backend, ServedAgent, UpstreamStatus},
+    fleet::{Backend, ServedAgent, UpstreamAccess, UpstreamStatus},
     telemetry::HubTelemetry,
 };
 
@@ -191,6 +191,10 @@ impl UpstreamStatus for RemoteStatus {
     fn may_repeat(&self) -> bool {
         let link = self.remote.link.load();
         link.settings.idempotent || link.connected().is_some_and(|connected| connected.knows_repeats())
+    }
+
+    fn access(&self) -> Option<UpstreamAccess> {
+        Some(self.remote.link.load().access())
     }
 
     async fn refresh(&self, before: &ServedAgent) -> Result<(), String> {

@@ -47,7 +47,7 @@ fn word(chars: &mut Peekable<Chars<'_>>) -> Result<String, String> {
 
 fn quoted(chars: &mut Peekable<Chars<'_>>, word: &mut String) -> Result<(), String> {
     loop {
-        match chars.next().ok_or("a ' is not closed")? {
+        match chars.next().ok_or("a single quote (') is not closed; add its closing quote")? {
             '\'' => return Ok(()),
             c => word.push(c),
         }
@@ -56,7 +56,7 @@ fn quoted(chars: &mut Peekable<Chars<'_>>, word: &mut String) -> Result<(), Stri
 
 /// Keeps `$NAME` as it is: it may be meant for `sh -c "…"`.
 fn double_quoted(chars: &mut Peekable<Chars<'_>>, word: &mut String) -> Result<(), String> {
-    const OPEN: &str = "a \" is not closed";
+    const OPEN: &str = "a double quote (\") is not closed; add its closing quote";
     loop {
         match chars.next().ok_or(OPEN)? {
             '"' => return Ok(()),
@@ -105,9 +105,9 @@ mod tests {
             ("", "expected a program"),
             ("   ", "expected a program"),
             ("'' x", "expected a program"),
-            ("a 'b", "' is not closed"),
-            ("a \"b", "\" is not closed"),
-            ("a \"b\\", "\" is not closed"),
+            ("a 'b", "(') is not closed"),
+            ("a \"b", "(\") is not closed"),
+            ("a \"b\\", "(\") is not closed"),
             ("a \\", "escapes nothing"),
             ("a | b", "'|' means something to a shell only"),
             ("a&", "sh -c '…'"),

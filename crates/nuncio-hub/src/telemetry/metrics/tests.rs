@@ -32,7 +32,7 @@ fn table() -> String {
         let (name, kind) = (definition.full_name(), definition.kind_name());
         format!("| `{name}` | {kind} | {} | {} |\n", labels.join(", "), definition.help)
     });
-    format!("| metric | kind | labels | |\n|---|---|---|---|\n{}", rows.collect::<String>())
+    format!("| metric | kind | labels | meaning |\n|---|---|---|---|\n{}", rows.collect::<String>())
 }
 
 #[test]
@@ -48,10 +48,10 @@ fn all_touched() -> Arc<Metrics> {
     let metrics = Arc::new(Metrics::default());
     let agent = metrics.agent("echo");
     let (op, version, binding) = (Op::SendStreamingMessage, Version::V1_0, Some(Binding::Grpc));
-    for outcome in [Outcome::Ok, Outcome::Abandoned, Outcome::Error(ErrorKind::TaskNotFound)] {
+    for outcome in [CallOutcome::Ok, CallOutcome::Abandoned, CallOutcome::Error(ErrorKind::TaskNotFound)] {
         agent.count(op, version, binding, outcome);
     }
-    agent.count(Op::GetTask, Version::V1_0, None, Outcome::Ok);
+    agent.count(Op::GetTask, Version::V1_0, None, CallOutcome::Ok);
     agent.count_unsaid(op, version, binding);
     metrics.responded(404);
     metrics.add_tasks("echo", TaskState::InputRequired, 7);
@@ -118,7 +118,7 @@ fn cells_are_not_shared() {
     let bindings = || Binding::ALL.iter().copied().map(Some).chain([None]);
     for row in Op::TABLE {
         for version in Version::ALL {
-            bindings().for_each(|binding| agent.count(row.op, *version, binding, Outcome::Ok));
+            bindings().for_each(|binding| agent.count(row.op, *version, binding, CallOutcome::Ok));
         }
     }
     let text = metrics.text();
@@ -126,6 +126,6 @@ fn cells_are_not_shared() {
     assert_eq!(counted.clone().count(), CELLS);
     assert!(counted.clone().all(|line| line.ends_with(" 1")), "{text}");
     // An agent that is made again goes on counting.
-    metrics.agent("echo").count(Op::GetTask, Version::V1_0, None, Outcome::Ok);
+    metrics.agent("echo").count(Op::GetTask, Version::V1_0, None, CallOutcome::Ok);
     assert!(metrics.text().contains(r#"operation="GetTask",version="1.0",binding="-",outcome="ok"} 2"#));
 }

@@ -5,14 +5,15 @@ use std::{collections::BTreeSet, path::Path};
 use nuncio_hub::{
     Hub,
     admin::api::{
-        AddAgent, AgentSettings, CancelTask, ChangeAgent, CreateInvitation, CreateKey, CreateMailbox,
-        DeleteKey, DeliveryFilter, EraseTasks, ErasureTarget, KeyRotation, ListAgents, ListDeliveries,
-        ListInvitations, ListKeys, ListMailboxes, ListTasks, ListTrail, MailboxRetry, MailboxRotation,
-        NewAgent, NewInvitation, NewKey, NewMailbox, Paging, RedriveDeliveries, RedriveFilter, RefreshAgent,
-        ReloadConfig, ReloadOptions, RemoveAgent, RemoveMailbox, ReplayDelivery, RetryMailbox,
-        RevokeInvitation, RevokeKey, RotateKey, RotateMailbox, ShowAbout, ShowAgent, ShowAgentHealth,
-        ShowConfig, ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowMailbox, ShowTask, TakeOver,
-        TakeOverLeases, TaskFilter, TimelineOptions, TrailFilter, What,
+        AddAgent, AgentSettings, AuditAgent, AuditRequest, CancelTask, ChangeAgent, CreateInvitation,
+        CreateKey, CreateMailbox, DeleteKey, DeliveryFilter, EraseTasks, ErasureTarget, KeyRotation,
+        ListAgents, ListDeliveries, ListInvitations, ListKeys, ListMailboxes, ListTasks, ListTrail,
+        MailboxRetry, MailboxRotation, NewAgent, NewInvitation, NewKey, NewMailbox, Paging,
+        RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig, ReloadOptions, RemoveAgent,
+        RemoveMailbox, ReplayDelivery, RetryMailbox, RevokeInvitation, RevokeKey, RotateKey, RotateMailbox,
+        ShowAbout, ShowAgent, ShowAgentHealth, ShowAudit, ShowConfig, ShowDelivery, ShowDocument, ShowHealth,
+        ShowKey, ShowMailbox, ShowTask, TakeOver, TakeOverLeases, TaskFilter, TimelineOptions, TrailFilter,
+        What,
     },
     config::{self, Config},
 };
@@ -90,6 +91,10 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
         settings: settings(json!({ "title": "Far" })),
         version,
     };
+    client.refused(ShowAudit { name: "far".to_owned() }, "has not been audited yet").await;
+    let options = AuditRequest { deadline_seconds: Some(30), ..AuditRequest::default() };
+    let audit = client.ok(AuditAgent { name: "far".to_owned(), options }).await;
+    assert!(audit.report.unwrap().result.grounds.no_card && audit.summary.grade.is_none());
     client.ok(change(None)).await;
     client.refused(change(Some(77)), "read it again").await;
     client.ok(RemoveAgent { name: "far".to_owned(), version: None }).await;

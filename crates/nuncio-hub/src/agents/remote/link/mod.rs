@@ -37,6 +37,7 @@ use crate::{
         upstream_auth::{self, credentials, read},
     },
     config::{CardSource, Upstream},
+    fleet::UpstreamAccess,
 };
 
 /// Retries by the client itself: calls that were not sent, safe calls, and streams. Longer outages are
@@ -245,6 +246,20 @@ impl Link {
             return Trust::Ignore;
         }
         Trust::Require(self.keys.clone())
+    }
+
+    /// The means to call the agent as this link does.
+    pub(crate) fn access(&self) -> UpstreamAccess {
+        let url = match &self.settings.card {
+            Some(CardSource::Url(card)) => card,
+            Some(CardSource::File(_)) | None => &self.settings.url,
+        };
+        UpstreamAccess {
+            url: url.clone(),
+            egress: self.egress.clone(),
+            credentials: self.credentials.clone(),
+            hosts: hosts(&self.settings),
+        }
     }
 
     /// The agent, if its card is known.
