@@ -167,6 +167,7 @@ impl Hub {
         let limits = Arc::new(ArcSwap::from_pointee(config.limits.clone()));
         let calls = Arc::new(ArcSwap::from_pointee(config.calls.clone()));
         let origins = Arc::new(ArcSwap::from_pointee(config.cors.origins.clone()));
+        let fleet = Arc::new(Fleet::new(&urls));
         let factory = AgentFactory {
             urls: urls.clone(),
             store: Arc::clone(&store),
@@ -178,12 +179,12 @@ impl Hub {
             callers: Arc::clone(&callers),
             limits: Arc::clone(&limits),
             calls: Arc::clone(&calls),
+            fleet: Arc::clone(&fleet),
             hub: agents::hub_id(&*store).await?,
             contexts: agents::ContextKey::open(&*store).await?,
             profile: config.profile,
         };
         let factory = Arc::new(factory);
-        let fleet = Arc::new(Fleet::new(&urls));
         if config.demo {
             fleet.put(agents::demo_agents(&factory).await?);
         }

@@ -60,8 +60,10 @@ pub(crate) async fn factory(store: &Arc<dyn Store>) -> AgentFactory {
     let (trail, _) = Trail::new(store);
     let identity = Authenticator::open(&config::Identity::default(), store, trail, true).await.unwrap();
     let limits = config::Limits::default();
+    let urls = AgentUrls::new(&"http://127.0.0.1:2602".parse().unwrap(), None);
     AgentFactory {
-        urls: AgentUrls::new(&"http://127.0.0.1:2602".parse().unwrap(), None),
+        fleet: Arc::new(Fleet::new(&urls)),
+        urls,
         store: Arc::clone(store),
         retention: Retention::default(),
         pushing: None,

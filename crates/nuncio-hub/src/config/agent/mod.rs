@@ -26,7 +26,7 @@ pub use self::{
 };
 pub(crate) use self::{
     auth::{AuthTable, OAuth2Table},
-    kinds::{AgentTable, KINDS, KindEntry, order},
+    kinds::{AgentTable, Example, KINDS, KindEntry, order},
 };
 use super::{
     AgentCalls, AgentLimits, AgentPush, Cards, fields,
@@ -117,6 +117,13 @@ impl Agent {
     /// the file.
     fn unnamed() -> Self {
         Self::new(AgentName::default(), AgentKind::default(), AgentOrigin::default())
+    }
+}
+
+/// Notes keys of the `auth` table below this one that contradict each other.
+pub(super) fn check_auth(table: &Node, path: &[&str], findings: &mut Findings) {
+    if !findings.is_wrong_within(path) {
+        auth::check(&mut kinds::TableKeys::new(table, path, findings));
     }
 }
 
