@@ -81,7 +81,7 @@ pub struct Model {
     #[schemars(example = ["files"])]
     pub tools: Vec<String>,
     /// Other agents of the hub that the model may call as tools.
-    #[schemars(example = ["billing"])]
+    #[schemars(example = ["search"])]
     pub agents: Vec<String>,
     /// Tools that run only if the caller allows the call; a star stands for any characters. Agents of the hub are
     /// agents.NAME.

@@ -28,7 +28,7 @@ const HEAD: &str = "\
 /// The examples of servers of tools: a program, and an address.
 const TOOLS: &[Example] = &[
     ("files", &["command", "directory", "env", "env_allow", "memory_limit_bytes", "timeout_seconds"]),
-    ("search", &["url", "auth.bearer_file"]),
+    ("search", &["url", "auth.bearer"]),
 ];
 
 /// The text of a file to start with. It serves the demo agents.
