@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use nuncio_protocol::{
     Error, ErrorKind, Event, Message, Metadata, Part, Result, Role, TaskState, TaskStatus,
-    TaskStatusUpdateEvent,
+    TaskStatusUpdateEvent, TraceContext,
 };
 use nuncio_server::{
     CallerKey, CallerPermit, CallerPool, EarlierLimit, Emitter, ExecContext, Executor, store::Store,
@@ -30,7 +30,7 @@ use crate::{
     agents::{delegation, probe::Probe},
     config::Model,
     fleet::Condition,
-    telemetry::Metrics,
+    telemetry::{HubTelemetry, ModelRequest, ModelSpan},
 };
 
 /// Retry-after of an unavailable model whose provider gave none.
@@ -56,7 +56,7 @@ pub(super) struct ModelExecutor {
     /// `None`: the model has no tools.
     pub(super) toolbox: Option<Toolbox>,
     pub(super) store: Arc<dyn Store>,
-    pub(super) metrics: Arc<Metrics>,
+    pub(super) telemetry: HubTelemetry,
     pub(super) earlier: EarlierLimit,
     pub(super) name: Arc<str>,
 }
@@ -68,6 +68,13 @@ pub(super) struct Work {
     pub(super) tools: Tools,
     /// Earlier turns that are not part of the prompt.
     omitted: usize,
+}
+
+/// An answer that has begun.
+struct Begun {
+    first: Option<Piece>,
+    answer: Answer,
+    span: ModelSpan,
 }
 
 /// The end of an answer that is not an error of the hub.
@@ -189,7 +196,7 @@ impl ModelExecutor {
         artifacts: &mut Artifacts,
     ) -> Result<Outcome> {
         progress.begin(prompt);
-        let (mut first, mut answer) = {
+        let Begun { mut first, mut answer, span } = {
             let asking = self.ask(cx, prompt, progress);
             tokio::pin!(asking);
             let asked = tokio::select! {
@@ -209,15 +216,20 @@ impl ModelExecutor {
         }
         while let Some(piece) = first.take() {
             if let Piece::Error(why) = &piece {
+                span.failed("provider_error");
                 return Ok(Outcome::Broken(Fault::Busy { why: why.clone(), retry_after: None }));
             }
             progress.take(&piece);
             artifacts.push(piece).await?;
             first = match answer.next(self.settings.silence).await {
                 Ok(next) => next,
-                Err(fault) => return Ok(Outcome::Broken(fault)),
+                Err(fault) => {
+                    span.failed(fault.word());
+                    return Ok(Outcome::Broken(fault));
+                }
             };
         }
+        progress.describe(&span);
         Ok(Outcome::Answered)
     }
 
@@ -227,7 +239,7 @@ impl ModelExecutor {
         cx: &ExecContext,
         prompt: &mut Prompt,
         progress: &mut Progress,
-    ) -> Result<(Option<Piece>, Answer), Fault> {
+    ) -> Result<Begun, Fault> {
         let begun = Instant::now();
         let mut last = Fault::Broken("there is no provider".to_owned());
         for (number, provider) in self.providers.iter().enumerate() {
@@ -265,9 +277,30 @@ impl ModelExecutor {
         body: &Value,
         cx: &ExecContext,
         progress: &mut Progress,
+    ) -> Result<Begun, Fault> {
+        let request = ModelRequest {
+            agent: &self.name,
+            provider: provider.target.dialect.word(),
+            model: &provider.target.name,
+            server: provider.server(),
+            max_tokens: self.settings.max_tokens,
+        };
+        let span = self.telemetry.model_span(&request, cx.call.trace.as_ref());
+        let trace = span.trace().or_else(|| cx.call.trace.clone());
+        let begun = self.first_token(provider, body, trace.as_ref(), progress).await;
+        let (first, answer) = begun.inspect_err(|fault| span.failed(fault.word()))?;
+        Ok(Begun { first, answer, span })
+    }
+
+    async fn first_token(
+        &self,
+        provider: &Provider,
+        body: &Value,
+        trace: Option<&TraceContext>,
+        progress: &mut Progress,
     ) -> Result<(Option<Piece>, Answer), Fault> {
         let silence = self.settings.silence;
-        let asked = provider.ask(body, cx.call.trace.as_ref());
+        let asked = provider.ask(body, trace);
         let mut answer = tokio::time::timeout(silence, asked).await.map_err(|_| Fault::Silent(silence))??;
         loop {
             match answer.next(silence).await? {
@@ -288,7 +321,7 @@ impl ModelExecutor {
             ("cached", tokens.cached),
             ("reasoning", tokens.reasoning),
         ] {
-            self.metrics.add_model_tokens(&self.name, kind, number.unwrap_or_default());
+            self.telemetry.metrics.add_model_tokens(&self.name, kind, number.unwrap_or_default());
         }
         let spent = tokens.input.unwrap_or_default().saturating_add(tokens.output.unwrap_or_default());
         if spent > 0 {

@@ -79,7 +79,7 @@ impl Kind for Model {
             toolbox: Toolbox::open(&name, self, Some(factory))?,
             store: Arc::clone(&factory.store),
             budget: Budget::new(&name, desired.limits.tokens_per_day, factory),
-            metrics: Arc::clone(&factory.telemetry.metrics),
+            telemetry: factory.telemetry.clone(),
             earlier: EarlierLimit { turns: self.history_turns, bytes: self.history_bytes },
             name: Arc::clone(&name),
         };

@@ -6,6 +6,7 @@ use super::{
     dialect::{Finish, Item, Piece, Prompt, ToolCall, Usage},
     rounds::{Bound, Round},
 };
+use crate::telemetry::ModelSpan;
 
 /// Bytes per token, to estimate what a provider does not report.
 const BYTES_PER_TOKEN: u64 = 4;
@@ -155,6 +156,11 @@ impl Progress {
         }
     }
 
+    /// Puts the tokens of the current answer and the reason for its end on its span.
+    pub(super) fn describe(&self, span: &ModelSpan) {
+        span.answered(self.usage.input, self.usage.output, self.finish.map(Finish::word));
+    }
+
     /// The tokens of prompts and answers together.
     pub(super) fn total_tokens(&self) -> u64 {
         let tokens = self.tokens();
@@ -192,13 +198,16 @@ impl Progress {
 mod tests {
     use super::*;
 
+    /// Pieces of calls, each with its index.
+    type Pieces = Vec<(u64, ToolCall)>;
+
     fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
         ToolCall { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned() }
     }
 
     #[test]
     fn pieces_of_calls_are_joined_by_index_and_id() {
-        let cases: [(&str, Vec<(u64, ToolCall)>, Vec<ToolCall>); 5] = [
+        let cases: [(&str, Pieces, Vec<ToolCall>); 5] = [
             (
                 "streamed side by side",
                 vec![

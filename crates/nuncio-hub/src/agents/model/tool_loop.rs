@@ -147,12 +147,18 @@ impl ModelExecutor {
         arguments: Map<String, Value>,
         key: String,
     ) -> ToolResult {
+        let span = self.telemetry.tool_span(&self.name, &tool.name, state.cx.call.trace.as_ref());
         let running = tool.run(state.cx, call, arguments, key);
-        let Some(deadline) = state.deadline else { return running.await };
-        match timeout_at(deadline, running).await {
-            Ok(result) => result,
-            Err(_) => refused(call, "the time for tools is over; the call may have been done"),
+        let result = match state.deadline {
+            None => running.await,
+            Some(deadline) => timeout_at(deadline, running)
+                .await
+                .unwrap_or_else(|_| refused(call, "the time for tools is over; the call may have been done")),
+        };
+        if result.is_error {
+            span.failed("tool_error");
         }
+        result
     }
 }
 

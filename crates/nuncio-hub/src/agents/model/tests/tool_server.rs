@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::Semaphore};
 
-use crate::config::{Auth, NamedTools, ToolTarget};
+use crate::config::{NamedTools, ToolTarget};
 
 /// A server on a port of its own. Its tools are `read` (only reads), `write`, `fail`, `long` and `hang`.
 #[derive(Clone)]
@@ -35,7 +35,7 @@ impl ToolServer {
 
     /// The settings of an agent that has these tools.
     pub(super) fn named(&self) -> NamedTools {
-        let target = ToolTarget::Remote(self.0.url.parse().unwrap(), Box::new(Auth::default()));
+        let target = ToolTarget::Remote(self.0.url.parse().unwrap(), Box::default());
         NamedTools { name: "files".to_owned(), target, timeout: Duration::from_secs(60) }
     }
 
