@@ -172,6 +172,7 @@ impl Hub {
         let origins = Arc::new(ArcSwap::from_pointee(config.cors.origins.clone()));
         let contexts = agents::ContextKey::open(&*store).await?;
         let mailboxes = Mailboxes::new(&store, contexts.clone(), Arc::clone(&telemetry.metrics));
+        let fleet = Arc::new(Fleet::new(&urls));
         let factory = AgentFactory {
             urls: urls.clone(),
             store: Arc::clone(&store),
@@ -184,13 +185,13 @@ impl Hub {
             limits: Arc::clone(&limits),
             calls: Arc::clone(&calls),
             consents: Arc::clone(&consents),
+            fleet: Arc::clone(&fleet),
             hub: agents::hub_id(&*store).await?,
             contexts,
             profile: config.profile,
             mailboxes: Arc::clone(&mailboxes),
         };
         let factory = Arc::new(factory);
-        let fleet = Arc::new(Fleet::new(&urls));
         if config.demo {
             fleet.put(agents::demo_agents(&factory).await?);
         }

@@ -29,6 +29,7 @@ mod shutdown;
 mod store;
 mod stories;
 mod tenants;
+mod tools;
 mod webhooks;
 mod wrong_input;
 

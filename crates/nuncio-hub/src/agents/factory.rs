@@ -18,7 +18,7 @@ use crate::{
     agent_urls::AgentUrls,
     config::{self, AgentAccess},
     dispatch::Layers,
-    fleet::{AgentInfo, Backend, ServedAgent},
+    fleet::{AgentInfo, Backend, Fleet, ServedAgent},
     identity::Authenticator,
     limits::{Callers, Gate},
     push::Pushing,
@@ -40,6 +40,8 @@ pub(crate) struct AgentFactory {
     pub(crate) limits: Arc<ArcSwap<config::Limits>>,
     /// Rules of calls to all agents.
     pub(crate) calls: Arc<ArcSwap<config::Calls>>,
+    /// The agents that are served, for agents that call others.
+    pub(crate) fleet: Arc<Fleet>,
     /// The id of this hub, for the hops of calls.
     pub(crate) hub: Arc<str>,
     /// The callers of agents that ask first.

@@ -9,7 +9,8 @@ use serde::{
 
 use super::{
     Admin, AgentCalls, AgentLimits, AgentPush, Calls, CardKey, Config, Connections, Cors, Extension,
-    Identity, Issuer, Limits, Mailbox, Provider, Push, Rate, Skill, Storage, Telemetry, TlsFiles, Trust,
+    Identity, Issuer, Limits, Mailbox, Provider, Push, Rate, Skill, Storage, Telemetry, TlsFiles, ToolServer,
+    Trust,
     agent::{self, AuthTable, OAuth2Table},
     form::SecretFile,
 };
@@ -49,6 +50,7 @@ pub(crate) fn order(table: &str) -> Vec<&'static str> {
         "OAuth2" => of::<OAuth2Table>(),
         "Trust" => of::<Trust>(),
         "Mailbox" => of::<Mailbox>(),
+        "ToolServer" => of::<ToolServer>(),
         "SecretFile" => of::<SecretFile>(),
         "Agent" => return agent::order(),
         _ => &[],

@@ -8,6 +8,7 @@ use super::{
     Agent, AgentKind, Anonymous, Config, Data, Demo,
     file::{Findings, Node, Problem, Severity, did_you_mean},
     form::{BASE_URL, is_base},
+    tools,
 };
 
 /// The message for a hub without agents.
@@ -24,7 +25,7 @@ pub struct Invalid {
 }
 
 impl Invalid {
-    fn new(key: impl Into<String>, text: impl Into<String>) -> Self {
+    pub(super) fn new(key: impl Into<String>, text: impl Into<String>) -> Self {
         Self { key: key.into(), text: text.into() }
     }
 }
@@ -225,6 +226,7 @@ impl Config {
                 found.push(Invalid::new(format!("agents.{}.command", agent.name), wrong));
             }
         }
+        tools::validate(self, &mut found);
         // With the admin API one may be added later; a durable store may have one that was added before.
         if names.is_empty() && self.admin.listen.is_none() && !self.data.is_durable() {
             found.push(Invalid::new("", NO_AGENT));

@@ -69,8 +69,10 @@ pub(crate) async fn factory(store: &Arc<dyn Store>) -> AgentFactory {
     let limits = config::Limits::default();
     let telemetry = HubTelemetry::start(&config::Telemetry::default()).unwrap();
     let contexts = crate::agents::ContextKey::open(&**store).await.unwrap();
+    let urls = AgentUrls::new(&"http://127.0.0.1:2602".parse().unwrap(), None);
     AgentFactory {
-        urls: AgentUrls::new(&"http://127.0.0.1:2602".parse().unwrap(), None),
+        fleet: Arc::new(Fleet::new(&urls)),
+        urls,
         store: Arc::clone(store),
         retention: Retention::default(),
         pushing: None,

@@ -108,7 +108,7 @@ pub(super) fn read_of_kind(
                 findings.refuse(&[path, &[key]].concat(), table.spot_of(&[key]), text);
             }
         }
-        (kind.check)(&mut TableKeys { node: table, path, findings });
+        (kind.check)(&mut TableKeys::new(table, path, findings));
     }
     (kind.read)(&table.with_keys(|key| kind.has(key)), path, agent, files, findings)
 }
@@ -137,7 +137,11 @@ pub(crate) struct TableKeys<'a> {
     findings: &'a mut Findings,
 }
 
-impl TableKeys<'_> {
+impl<'a> TableKeys<'a> {
+    pub(super) fn new(node: &'a Node, path: &'a [&'a str], findings: &'a mut Findings) -> Self {
+        Self { node, path, findings }
+    }
+
     /// True if the key is set.
     pub(super) fn has(&self, key: &[&str]) -> bool {
         self.node.find(key).is_some()

@@ -28,7 +28,7 @@ pub use self::{
 };
 pub(crate) use self::{
     auth::{AuthTable, OAuth2Table},
-    kinds::{AgentTable, KINDS, KindEntry, order},
+    kinds::{AgentTable, Example, KINDS, KindEntry, order},
 };
 use super::{
     AgentCalls, AgentLimits, AgentPush, Cards, fields,
@@ -140,6 +140,13 @@ pub enum AgentAccess {
 
 /// The mistake of an agent that asks although the hub does not keep its tasks.
 pub(crate) const NO_TASK_TO_HOLD: &str = "needs mode = \"durable\": in proxy mode the agent keeps its tasks, so the hub has none that could wait for consent";
+
+/// Notes keys of the `auth` table below this one that contradict each other.
+pub(super) fn check_auth(table: &Node, path: &[&str], findings: &mut Findings) {
+    if !findings.is_wrong_within(path) {
+        auth::check(&mut kinds::TableKeys::new(table, path, findings));
+    }
+}
 
 /// Settings of an agent's kind.
 #[derive(Clone, PartialEq, Debug)]

@@ -13,13 +13,22 @@ use super::{
     auth::{self, Auth},
     kinds::{Example, KindKeys, TableKeys},
 };
-use crate::config::form::{FilePath, Form, Millis, Opt, Seconds, form, http_url};
+use crate::config::{
+    NamedTools,
+    form::{FilePath, Form, Millis, Opt, Seconds, SecondsOrNever, form, http_url},
+};
 
 /// The longest silence of a provider in the middle of an answer.
 const SILENCE: Duration = Duration::from_secs(120);
 
 /// The time within which attempts are repeated, pauses included.
 const RETRY_WINDOW: Duration = Duration::from_secs(60);
+
+/// The rounds of tools of one message.
+const MAX_ROUNDS: u32 = 16;
+
+/// The time of the rounds of tools of one message.
+const TIME_LIMIT: Duration = Duration::from_secs(600);
 
 /// A model: its provider, its instructions, and its limits.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
@@ -68,8 +77,30 @@ pub struct Model {
     /// Maximum number at a time: calls of a remote agent, or runs of a program.
     #[schemars(with = "Option<u32>", example = 64, range(min = 1))]
     pub max_concurrent: Option<usize>,
+    /// Servers of tools that the model may call: names of tables [tools.NAME].
+    #[schemars(example = ["files"])]
+    pub tools: Vec<String>,
+    /// Other agents of the hub that the model may call as tools.
+    #[schemars(example = ["search"])]
+    pub agents: Vec<String>,
+    /// Tools that run only if the caller allows the call; a star stands for any characters. Agents of the hub are
+    /// agents.NAME.
+    #[schemars(example = ["files.write_*"])]
+    pub approve: Vec<String>,
+    /// Maximum number of rounds of tools for one message. After that the model answers without tools.
+    #[schemars(range(min = 1, max = 1000))]
+    pub max_rounds: u32,
+    /// Maximum number of tokens of one message, over all its rounds of tools. After that the model answers without tools.
+    #[schemars(example = 100000, range(min = 1))]
+    pub max_total_tokens: Option<u64>,
+    /// Maximum time of the rounds of tools in seconds; 0: no limit. After that the model answers without tools.
+    #[serde(rename = "time_limit_seconds", with = "SecondsOrNever")]
+    pub time_limit: Option<Duration>,
     /// The hub's credentials for the provider.
     pub auth: Auth,
+    /// The servers that `tools` names.
+    #[serde(skip)]
+    pub tool_servers: Vec<NamedTools>,
     /// The longest silence of the provider in the middle of an answer.
     #[serde(skip)]
     pub silence: Duration,
@@ -206,7 +237,14 @@ impl Model {
             check_every: Duration::from_secs(300),
             pace: nuncio_server::DEFAULT_PACE,
             max_concurrent: None,
+            tools: Vec::new(),
+            agents: Vec::new(),
+            approve: Vec::new(),
+            max_rounds: MAX_ROUNDS,
+            max_total_tokens: None,
+            time_limit: Some(TIME_LIMIT),
             auth: Auth::default(),
+            tool_servers: Vec::new(),
             silence: SILENCE,
             retry_window: RETRY_WINDOW,
         }
