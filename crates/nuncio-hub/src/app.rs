@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::{
-    admin::{AdminListener, AdminState, Reloader},
+    admin::{AdminListener, AdminState, Reloader, Sessions},
     agent_urls::AgentUrls,
     agents::{self, AgentFactory},
     config::{self, Config},
@@ -216,6 +216,7 @@ impl Hub {
             registry: Arc::clone(&registry),
             identity: Arc::clone(&identity),
             reloader: Arc::clone(&reloader),
+            sessions: Sessions::default(),
         };
         let live = Live {
             fleet: Arc::clone(&fleet),

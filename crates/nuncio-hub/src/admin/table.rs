@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{
     AdminState, agents,
     api::{About, ShowAbout, ShowDocument},
-    deliveries,
+    dashboard, deliveries,
     endpoint::{Done, Endpoint, Received, Reply, endpoint},
     health, keys, openapi,
     problem::AdminProblem,
@@ -53,6 +53,7 @@ fn endpoints() -> Vec<Endpoint> {
         endpoint(reload::show),
         endpoint(reload::reload),
         endpoint(trail::list),
+        endpoint(dashboard::open),
     ]
 }
 
@@ -75,7 +76,8 @@ impl EndpointTable {
         Self { endpoints: endpoints(), state }
     }
 
-    async fn run(&self, request: Request) -> Result<Response, AdminProblem> {
+    /// Serves a request whose path begins with `/v1`.
+    pub(super) async fn run(&self, request: Request) -> Result<Response, AdminProblem> {
         let (head, body) = request.into_parts();
         let Some(path) = head.uri.path().strip_prefix("/v1") else { return Err(nothing(head.uri.path())) };
         let path = if path == "/" { "" } else { path };

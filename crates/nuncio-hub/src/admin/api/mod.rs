@@ -18,6 +18,7 @@
 mod about;
 mod agents;
 mod config;
+mod dashboard;
 mod deliveries;
 mod error;
 mod health;
@@ -38,6 +39,7 @@ pub use self::{
         ShowAgentHealth, TaskMode,
     },
     config::{ConfigInForce, ReloadConfig, ReloadOptions, Reloaded, ShowConfig},
+    dashboard::{DashboardCode, OpenDashboard},
     deliveries::{
         Attempt, Delivery, DeliveryFilter, DeliveryPage, DeliveryState, ListDeliveries, RedriveDeliveries,
         RedriveFilter, Redriven, ReplayDelivery, ShowDelivery,
