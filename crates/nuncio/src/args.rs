@@ -311,8 +311,14 @@ pub(crate) enum TaskCommand {
         /// (2026-11-15T12:00:00Z) (administration).
         #[arg(long, value_name = "WHEN", conflicts_with = "url")]
         since: Option<Since>,
-        /// Only tasks of this conversation (agent).
-        #[arg(long, value_name = "ID", requires = "url")]
+        /// Only tasks with a status change before this time, as with --since (administration).
+        #[arg(long, value_name = "WHEN", conflicts_with = "url")]
+        before: Option<Since>,
+        /// Only tasks with an id that begins with this (administration).
+        #[arg(long, value_name = "PREFIX", conflicts_with = "url")]
+        id: Option<String>,
+        /// Only tasks of this conversation.
+        #[arg(long, value_name = "ID")]
         context: Option<String>,
         /// Only tasks in this state, such as working or input-required.
         #[arg(long, value_parser = state)]

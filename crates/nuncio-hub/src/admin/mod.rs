@@ -15,6 +15,7 @@ mod openapi;
 mod problem;
 mod query;
 mod reload;
+mod stats;
 mod table;
 mod tasks;
 mod token;
@@ -38,6 +39,7 @@ use http::{HeaderMap, HeaderValue, header};
 use nuncio_server::store::Store;
 use tokio::net::TcpListener;
 
+pub(crate) use self::stats::HubFacts;
 use self::{
     problem::AdminProblem,
     table::EndpointTable,
@@ -68,6 +70,7 @@ pub(crate) struct AdminState {
     pub(crate) identity: Arc<Authenticator>,
     /// Set after the hub was made, by the code that read the configuration.
     pub(crate) reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
+    pub(crate) facts: HubFacts,
 }
 
 impl AdminState {

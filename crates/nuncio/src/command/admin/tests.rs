@@ -9,8 +9,8 @@ use nuncio_hub::{
         ErasureTarget, KeyRotation, ListAgents, ListDeliveries, ListKeys, ListTasks, ListTrail, NewAgent,
         NewKey, Paging, RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig, ReloadOptions,
         RemoveAgent, ReplayDelivery, RevokeKey, RotateKey, ShowAbout, ShowAgent, ShowAgentHealth, ShowConfig,
-        ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowTask, TaskFilter, TimelineOptions, TrailFilter,
-        What,
+        ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowStats, ShowTask, StatsOptions, StoreKind,
+        TaskFilter, TimelineOptions, TrailFilter, What,
     },
     config::{self, Config},
 };
@@ -104,8 +104,24 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
     client.ok(DeleteKey { id: named() }).await;
     client.refused(ShowKey { id: named() }, "there is no key team-a/b").await;
 
-    let filter = TaskFilter { state: Some(TaskState::Working), ..TaskFilter::default() };
+    let text = || Some("x".to_owned());
+    let filter = TaskFilter {
+        agent: text(),
+        state: Some(TaskState::Working),
+        principal: text(),
+        context: text(),
+        id: text(),
+        since: Some(Timestamp::EPOCH),
+        before: Some(Timestamp::MAX),
+        paging: Paging::default(),
+    };
     assert_eq!(client.ok(ListTasks { filter }).await.tasks.len(), 0);
+
+    let stats = client.ok(ShowStats { options: StatsOptions { minutes: Some(0) } }).await;
+    assert_eq!(
+        (stats.ready, stats.agents.up, stats.store.kind),
+        (true, health.agents.len(), StoreKind::Memory)
+    );
     let options = TimelineOptions { content: Some(true), ..TimelineOptions::default() };
     client.refused(ShowTask { id: "t 1".to_owned(), options }, "there is no task t 1").await;
     client.refused(CancelTask { id: "t 1".to_owned() }, "there is no task t 1").await;
