@@ -21,8 +21,8 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::{
-    admin::{AdminListener, AdminState, Reloader, Sessions},
-    agent_urls::AgentUrls,
+    admin::{AdminListener, AdminState, HubFacts, Reloader, Sessions},
+agent_urls::AgentUrls,
     agents::{self, AgentFactory},
     config::{self, Config},
     data,
@@ -40,6 +40,7 @@ use crate::{
     reload::{Live, Reloading},
     root_key,
     routes::RouteTable,
+    samples::Samples,
     scrape::Scrape,
     signing::CardKeys,
     target::RouteAccess,
@@ -78,6 +79,7 @@ pub struct Hub {
     reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
     trail: trail::TrailWriter,
     memory: MemoryAccount,
+    samples: Arc<Samples>,
     config: Config,
 }
 
@@ -208,6 +210,19 @@ impl Hub {
         anyhow::ensure!(config.admin.listen.is_some() || !fleet.all().is_empty(), "{}", config::NO_AGENT);
         let registry = Arc::new(registry);
         let reloader = Arc::new(OnceLock::new());
+        let metrics = Arc::clone(&telemetry.metrics);
+        let gauges =
+            Gauges::new(Arc::clone(&metrics), Arc::clone(&store), Arc::clone(&fleet), memory.clone());
+        let gauges = Arc::new(gauges);
+        let samples = Arc::new(Samples::new(metrics, Arc::clone(&gauges)));
+        let facts = HubFacts {
+            samples: Arc::clone(&samples),
+            memory: memory.clone(),
+            store: (&config.data.store()).into(),
+            certificates: certificates.clone(),
+            signs_cards: keys.signer().is_some(),
+            is_on_network: !address.ip().is_loopback(),
+        };
         let admin_state = AdminState {
             fleet: Arc::clone(&fleet),
             store: Arc::clone(&store),
@@ -217,6 +232,7 @@ impl Hub {
             identity: Arc::clone(&identity),
             reloader: Arc::clone(&reloader),
             sessions: Sessions::default(),
+            facts,
         };
         let live = Live {
             fleet: Arc::clone(&fleet),
@@ -228,9 +244,6 @@ impl Hub {
             origins,
             telemetry: telemetry.clone(),
         };
-        let metrics = Arc::clone(&telemetry.metrics);
-        let gauges = Gauges::new(metrics, Arc::clone(&store), Arc::clone(&fleet), memory.clone());
-        let gauges = Arc::new(gauges);
         let scrape = Box::pin(Scrape::bind(&config, local, &fleet, Arc::clone(&gauges))).await?.map(Box::new);
         let admin = AdminListener::bind(&config, local, Arc::new(admin_state), gauges).await?;
         // Last: a caller that connects finds the whole hub, and an operator the token in its file.
@@ -254,6 +267,7 @@ impl Hub {
             reloader,
             trail,
             memory,
+            samples,
             config,
         })
     }
@@ -381,6 +395,7 @@ impl Hub {
             never = follow(&self.live) => match never {},
             never = self.trail.run() => match never {},
             never = memory::measure(&self.memory) => match never {},
+            never = self.samples.run() => match never {},
             // No agent is added while the hub drains.
             never = until(&stopping, self.live.registry.watch()) => match never {},
         };

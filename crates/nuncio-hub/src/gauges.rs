@@ -7,7 +7,7 @@ use std::{
 
 use nuncio_server::{
     MemoryAccount,
-    store::{Store, StoreError},
+    store::{Backlog, Store, StoreError, TaskCount},
 };
 use tokio::sync::Mutex;
 
@@ -28,7 +28,17 @@ pub(crate) struct Gauges {
     store: Arc<dyn Store>,
     fleet: Arc<Fleet>,
     memory: MemoryAccount,
-    asked: Mutex<Option<Instant>>,
+    stored: Mutex<Option<(Instant, Stored)>>,
+}
+
+/// The figures of the store.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stored {
+    /// Tasks by agent and state.
+    pub(crate) tasks: Vec<TaskCount>,
+    pub(crate) backlog: Backlog,
+    /// The size of its data in bytes; `None` if it was never told.
+    pub(crate) bytes: Option<u64>,
 }
 
 impl Gauges {
@@ -38,7 +48,7 @@ impl Gauges {
         fleet: Arc<Fleet>,
         memory: MemoryAccount,
     ) -> Self {
-        Self { metrics, store, fleet, memory, asked: Mutex::default() }
+        Self { metrics, store, fleet, memory, stored: Mutex::default() }
     }
 
     /// All metrics in the text format of Prometheus.
@@ -53,30 +63,42 @@ impl Gauges {
         }
         self.metrics.memory(&self.memory, memory::resident());
         self.metrics.ready.set(self.fleet.why_not_ready().is_empty().into());
-        self.ask_the_store().await;
+        self.show(&self.stored().await);
         self.metrics.text()
     }
 
-    async fn ask_the_store(&self) {
-        let mut asked = self.asked.lock().await;
-        if asked.is_some_and(|asked| asked.elapsed() < QUERY_INTERVAL) {
-            return;
+    /// The figures of the store, at most [`QUERY_INTERVAL`] old; if it does not answer, the previous ones.
+    pub(crate) async fn stored(&self) -> Stored {
+        let mut stored = self.stored.lock().await;
+        if let Some((_, known)) = stored.as_ref().filter(|(asked, _)| asked.elapsed() < QUERY_INTERVAL) {
+            return known.clone();
         }
-        match tokio::time::timeout(QUERY_TIMEOUT, self.count()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "tasks and deliveries could not be counted"),
-            Err(_) => tracing::debug!("counting tasks and deliveries took too long"),
-        }
-        *asked = Some(Instant::now());
+        let now = match tokio::time::timeout(QUERY_TIMEOUT, self.count()).await {
+            Ok(Ok(counted)) => Some(counted),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "tasks and deliveries could not be counted");
+                None
+            }
+            Err(_) => {
+                tracing::debug!("counting tasks and deliveries took too long");
+                None
+            }
+        };
+        let now = now.or_else(|| stored.take().map(|(_, before)| before)).unwrap_or_default();
+        *stored = Some((Instant::now(), now.clone()));
+        now
     }
 
-    async fn count(&self) -> Result<(), StoreError> {
-        let backlog = self.store.backlog().await?;
+    async fn count(&self) -> Result<Stored, StoreError> {
+        let (backlog, tasks) = (self.store.backlog().await?, self.store.count_tasks().await?);
+        Ok(Stored { tasks, backlog, bytes: Some(self.store.size().await?) })
+    }
+
+    fn show(&self, Stored { tasks, backlog, .. }: &Stored) {
         let oldest = backlog.oldest.and_then(|oldest| u64::try_from(oldest.as_millis()).ok());
         let age = oldest.map(|oldest| since_1970().saturating_sub(Duration::from_millis(oldest)));
         self.metrics.pending.set(backlog.pending.cast_signed());
         self.metrics.oldest_pending.set(age.unwrap_or_default().as_secs_f64());
-        let tasks = self.store.count_tasks().await?;
         // Removes the values of states that no task has any more.
         self.metrics.tasks.clear();
         for count in tasks {
@@ -84,7 +106,6 @@ impl Gauges {
             let agent = if self.fleet.get(&count.agent).is_some() { &*count.agent } else { "-" };
             self.metrics.add_tasks(agent, count.state, count.tasks);
         }
-        Ok(())
     }
 }
 

@@ -16,6 +16,7 @@ mod openapi;
 mod problem;
 mod query;
 mod reload;
+mod stats;
 mod table;
 mod tasks;
 mod token;
@@ -40,6 +41,7 @@ use http::{HeaderMap, HeaderValue, header};
 use nuncio_server::store::Store;
 use tokio::net::TcpListener;
 
+pub(crate) use self::stats::HubFacts;
 use self::{
     problem::AdminProblem,
     table::EndpointTable,
@@ -73,6 +75,7 @@ pub(crate) struct AdminState {
     pub(crate) reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
     /// The sessions of the dashboard.
     pub(crate) sessions: Sessions,
+    pub(crate) facts: HubFacts,
 }
 
 impl AdminState {

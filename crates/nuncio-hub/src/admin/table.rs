@@ -17,7 +17,7 @@ use super::{
     endpoint::{Done, Endpoint, Received, Reply, endpoint},
     health, keys, openapi,
     problem::AdminProblem,
-    reload, tasks, trail,
+    reload, stats, tasks, trail,
 };
 
 /// Maximum size of a body; more than any document of this API needs.
@@ -29,6 +29,7 @@ fn endpoints() -> Vec<Endpoint> {
         endpoint(about),
         endpoint(document),
         endpoint(health::show),
+        endpoint(stats::show),
         endpoint(agents::list),
         endpoint(agents::add),
         endpoint(agents::show),

@@ -27,6 +27,7 @@ mod paging;
 mod path;
 mod route;
 mod schema;
+mod stats;
 mod tasks;
 mod trail;
 
@@ -52,6 +53,11 @@ pub use self::{
     },
     paging::{DEFAULT_PAGE_SIZE, ListRoute, MAX_PAGE_SIZE, Page, Paging},
     route::{RequestParts, Route},
+    stats::{
+        AgentCounts, AgentFigures, CallRates, DEFAULT_HISTORY_MINUTES, DeliveryBacklog, ErrorCount,
+        InterfaceCount, Latency, MemoryFigures, MinuteSample, ShowStats, StateCount, Stats, StatsOptions,
+        StoreFigures, StoreKind, Warning, WarningKind,
+    },
     tasks::{
         CancelTask, EntryKind, EraseTasks, Erased, ErasureTarget, ListTasks, ShowTask, TaskDetails,
         TaskFilter, TaskPage, TaskSummary, TimelineEntry, TimelineOptions, Webhook,

@@ -7,10 +7,10 @@ use nuncio_hub::{
     admin::api::{
         AddAgent, AgentSettings, CancelTask, ChangeAgent, CreateKey, DeleteKey, DeliveryFilter, EraseTasks,
         ErasureTarget, KeyRotation, ListAgents, ListDeliveries, ListKeys, ListTasks, ListTrail, NewAgent,
-        NewKey, Paging, RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig, ReloadOptions,
+        NewKey, OpenDashboard, Paging, RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig, ReloadOptions,
         RemoveAgent, ReplayDelivery, RevokeKey, RotateKey, ShowAbout, ShowAgent, ShowAgentHealth, ShowConfig,
-        ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowTask, TaskFilter, TimelineOptions, TrailFilter,
-        What,
+        ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowStats, ShowTask, StatsOptions, StoreKind,
+        TaskFilter, TimelineOptions, TrailFilter, What,
     },
     config::{self, Config},
 };
@@ -104,8 +104,24 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
     client.ok(DeleteKey { id: named() }).await;
     client.refused(ShowKey { id: named() }, "there is no key team-a/b").await;
 
-    let filter = TaskFilter { state: Some(TaskState::Working), ..TaskFilter::default() };
+    let text = || Some("x".to_owned());
+    let filter = TaskFilter {
+        agent: text(),
+        state: Some(TaskState::Working),
+        principal: text(),
+        context: text(),
+        id: text(),
+        since: Some(Timestamp::EPOCH),
+        before: Some(Timestamp::MAX),
+        paging: Paging::default(),
+    };
     assert_eq!(client.ok(ListTasks { filter }).await.tasks.len(), 0);
+
+    let stats = client.ok(ShowStats { options: StatsOptions { minutes: Some(0) } }).await;
+    assert_eq!(
+        (stats.ready, stats.agents.up, stats.store.kind),
+        (true, health.agents.len(), StoreKind::Memory)
+    );
     let options = TimelineOptions { content: Some(true), ..TimelineOptions::default() };
     client.refused(ShowTask { id: "t 1".to_owned(), options }, "there is no task t 1").await;
     client.refused(CancelTask { id: "t 1".to_owned() }, "there is no task t 1").await;
@@ -124,6 +140,9 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
     let paging = Paging { limit: Some(1), after: None };
     let filter = TrailFilter { what: Some(What::KeyRevoked), paging, ..TrailFilter::default() };
     client.ok(ListTrail { filter }).await;
+
+    let code = client.ok(OpenDashboard {}).await;
+    assert!(code.path.starts_with("/ui/login?code="), "{code:?}");
 
     let document = client.ok(ShowDocument {}).await;
     let served: BTreeSet<&str> = document["paths"]
