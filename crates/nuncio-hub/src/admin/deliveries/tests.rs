@@ -27,6 +27,7 @@ use url::Url;
 
 use super::{
     super::{
+        Sessions,
         HubFacts,
         api::StoreKind,
         table::{self, EndpointTable},

@@ -13,7 +13,9 @@ mod access;
 mod agent;
 mod agents;
 mod assets;
+mod chart;
 mod config;
+mod context;
 mod deliveries;
 mod delivery;
 mod form;
@@ -103,6 +105,7 @@ pub(super) fn router(
         .route("/ui/tasks/{id}/cancel", post(task::cancel))
         .route("/ui/tasks/{id}/content", post(task::show_content))
         .route("/ui/tasks/{id}/export", post(task::export))
+        .route("/ui/contexts/{id}", get(context::page))
         .route("/ui/agents", get(agents::page).post(agents::add))
         .route("/ui/agents/{name}", get(agent::overview))
         .route("/ui/agents/{name}/card", get(agent::card))

@@ -24,7 +24,7 @@ pub(super) async fn page(visit: Visit) -> Answer {
         format!("{BASE}/deliveries/{name}")
     } else {
         let query: String =
-            url::form_urlencoded::Serializer::new(String::new()).append_pair("principal", &text).finish();
+            url::form_urlencoded::Serializer::new(String::new()).append_pair("id", &text).finish();
         format!("{BASE}/tasks?{query}")
     };
     Ok(Redirect::to(&address).into_response())

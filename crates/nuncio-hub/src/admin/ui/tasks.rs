@@ -24,6 +24,9 @@ use crate::{
 /// Number of tasks on a page.
 const PAGE_SIZE: usize = 100;
 
+/// The fields of the filter, by the names of the API and of the command.
+const FIELDS: [&str; 7] = ["agent", "state", "principal", "context", "id", "since", "before"];
+
 /// Maximum length of the ids in a row; the whole id is in the link.
 const MAX_ID_CHARS: usize = 64;
 
@@ -88,7 +91,6 @@ pub(super) async fn page(visit: Visit) -> Answer {
     let shell = visit.shell("Tasks", Area::Tasks).from_route(&request, Some(command))?;
     let page = visit.call(tasks::list, request).await?;
     let query = &visit.query;
-    let fields = ["agent", "state", "principal", "since"];
     let next = page.next.map(|next| visit.with(&[("after", Some(&next))]));
     render(&TasksPage {
         shell,
@@ -96,7 +98,7 @@ pub(super) async fn page(visit: Visit) -> Answer {
         states: states(query.get("state")),
         rows: page.tasks.into_iter().map(TaskRow::from).collect(),
         next,
-        is_filtered: fields.iter().any(|field| query.get(field).is_some()),
+        is_filtered: FIELDS.iter().any(|field| query.get(field).is_some()),
         try_command: try_command(visit.state()),
         query,
     })
@@ -107,6 +109,9 @@ fn filter(query: &Form) -> Result<TaskFilter, AdminProblem> {
         agent: query.text("agent"),
         state: query.get("state").map(parse_state).transpose()?,
         principal: query.text("principal"),
+        context: query.text("context"),
+        id: query.text("id"),
+        before: query.past("before", clock::now())?,
         since: query.past("since", clock::now())?,
         paging: Paging { limit: Some(PAGE_SIZE), after: query.text("after") },
     })
@@ -121,7 +126,7 @@ fn parse_state(word: &str) -> Result<TaskState, AdminProblem> {
 /// The command that prints the same list.
 fn command(query: &Form) -> String {
     let mut command = "task list".to_owned();
-    for field in ["agent", "state", "principal", "since"] {
+    for field in FIELDS {
         if let Some(value) = query.get(field) {
             command.push_str(&format!(" --{field} {}", quoted(value)));
         }
