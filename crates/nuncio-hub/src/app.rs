@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::{
-    admin::{AdminListener, AdminState, Audits, Reloader},
+    admin::{AdminListener, AdminState, Audits, HubFacts, Reloader, Sessions},
     agent_urls::AgentUrls,
     agents::{self, AgentFactory, Consents, Mailboxes, PullApi, RegisterApi},
     config::{self, Config},
@@ -40,6 +40,7 @@ use crate::{
     reload::{Live, Reloading},
     root_key,
     routes::RouteTable,
+    samples::Samples,
     scrape::Scrape,
     signing::CardKeys,
     target::RouteAccess,
@@ -80,6 +81,7 @@ pub struct Hub {
     mailboxes: Arc<Mailboxes>,
     consents: Arc<Consents>,
     memory: MemoryAccount,
+    samples: Arc<Samples>,
     config: Config,
 }
 
@@ -229,6 +231,24 @@ impl Hub {
         let pipeline =
             Pipeline::new(Stations { requests, origins: origins_now, identity: identity_now, routes });
         let reloader = Arc::new(OnceLock::new());
+        let metrics = Arc::clone(&telemetry.metrics);
+        let gauges = Gauges::new(
+            Arc::clone(&metrics),
+            Arc::clone(&store),
+            Arc::clone(&fleet),
+            Arc::clone(&consents),
+            memory.clone(),
+        );
+        let gauges = Arc::new(gauges);
+        let samples = Arc::new(Samples::new(metrics, Arc::clone(&gauges)));
+        let facts = HubFacts {
+            samples: Arc::clone(&samples),
+            memory: memory.clone(),
+            store: (&config.data.store()).into(),
+            certificates: certificates.clone(),
+            signs_cards: keys.signer().is_some(),
+            is_on_network: !address.ip().is_loopback(),
+        };
         let admin_state = AdminState {
             fleet: Arc::clone(&fleet),
             store: Arc::clone(&store),
@@ -240,6 +260,8 @@ impl Hub {
             consents: Arc::clone(&consents),
             audits: Audits::new(&store, config.tls.as_ref()),
             reloader: Arc::clone(&reloader),
+            sessions: Sessions::default(),
+            facts,
         };
         let live = Live {
             fleet: Arc::clone(&fleet),
@@ -251,15 +273,6 @@ impl Hub {
             origins,
             telemetry: telemetry.clone(),
         };
-        let metrics = Arc::clone(&telemetry.metrics);
-        let gauges = Gauges::new(
-            metrics,
-            Arc::clone(&store),
-            Arc::clone(&fleet),
-            Arc::clone(&consents),
-            memory.clone(),
-        );
-        let gauges = Arc::new(gauges);
         let scrape = Box::pin(Scrape::bind(&config, local, &fleet, Arc::clone(&gauges))).await?.map(Box::new);
         let admin = AdminListener::bind(&config, local, Arc::new(admin_state), gauges).await?;
         // Last: a caller that connects finds the whole hub, and an operator the token in its file.
@@ -285,6 +298,7 @@ impl Hub {
             mailboxes,
             consents,
             memory,
+            samples,
             config,
         })
     }
@@ -414,6 +428,7 @@ impl Hub {
             never = self.trail.run() => match never {},
             never = memory::measure(&self.memory) => match never {},
             never = until(&stopping, self.consents.sweep(&self.fleet)) => match never {},
+            never = self.samples.run() => match never {},
             // No agent is added while the hub drains.
             never = until(&stopping, self.live.registry.watch()) => match never {},
         };

@@ -8,12 +8,12 @@ use std::{
 use nuncio_protocol::Timestamp;
 use nuncio_server::{
     MemoryAccount,
-    store::{Store, StoreError},
+    store::{Backlog, Store, StoreError, TaskCount},
 };
 use tokio::sync::Mutex;
 
 use crate::{
-    agents::{Backlog, Consents},
+    agents::{Backlog as ConsentBacklog, Consents},
     fleet::{Condition, Fleet},
     memory,
     telemetry::Metrics,
@@ -31,7 +31,19 @@ pub(crate) struct Gauges {
     fleet: Arc<Fleet>,
     consents: Arc<Consents>,
     memory: MemoryAccount,
-    asked: Mutex<Option<Instant>>,
+    stored: Mutex<Option<(Instant, Stored)>>,
+}
+
+/// The figures of the store.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stored {
+    /// Tasks by agent and state.
+    pub(crate) tasks: Vec<TaskCount>,
+    pub(crate) backlog: Backlog,
+    /// The requests for consent.
+    pub(crate) consents: ConsentBacklog,
+    /// The size of its data in bytes; `None` if it was never told.
+    pub(crate) bytes: Option<u64>,
 }
 
 impl Gauges {
@@ -42,7 +54,7 @@ impl Gauges {
         consents: Arc<Consents>,
         memory: MemoryAccount,
     ) -> Self {
-        Self { metrics, store, fleet, consents, memory, asked: Mutex::default() }
+        Self { metrics, store, fleet, consents, memory, stored: Mutex::default() }
     }
 
     /// All metrics in the text format of Prometheus.
@@ -57,31 +69,43 @@ impl Gauges {
         }
         self.metrics.memory(&self.memory, memory::resident());
         self.metrics.ready.set(self.fleet.why_not_ready().is_empty().into());
-        self.ask_the_store().await;
+        self.show(&self.stored().await);
         self.metrics.text()
     }
 
-    async fn ask_the_store(&self) {
-        let mut asked = self.asked.lock().await;
-        if asked.is_some_and(|asked| asked.elapsed() < QUERY_INTERVAL) {
-            return;
+    /// The figures of the store, at most [`QUERY_INTERVAL`] old; if it does not answer, the previous ones.
+    pub(crate) async fn stored(&self) -> Stored {
+        let mut stored = self.stored.lock().await;
+        if let Some((_, known)) = stored.as_ref().filter(|(asked, _)| asked.elapsed() < QUERY_INTERVAL) {
+            return known.clone();
         }
-        match tokio::time::timeout(QUERY_TIMEOUT, self.count()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "tasks and deliveries could not be counted"),
-            Err(_) => tracing::debug!("counting tasks and deliveries took too long"),
-        }
-        *asked = Some(Instant::now());
+        let now = match tokio::time::timeout(QUERY_TIMEOUT, self.count()).await {
+            Ok(Ok(counted)) => Some(counted),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "tasks and deliveries could not be counted");
+                None
+            }
+            Err(_) => {
+                tracing::debug!("counting tasks and deliveries took too long");
+                None
+            }
+        };
+        let now = now.or_else(|| stored.take().map(|(_, before)| before)).unwrap_or_default();
+        *stored = Some((Instant::now(), now.clone()));
+        now
     }
 
-    async fn count(&self) -> Result<(), StoreError> {
-        let backlog = self.store.backlog().await?;
+    async fn count(&self) -> Result<Stored, StoreError> {
+        let (backlog, tasks) = (self.store.backlog().await?, self.store.count_tasks().await?);
+        let consents = self.consents.backlog().await?;
+        Ok(Stored { tasks, backlog, consents, bytes: Some(self.store.size().await?) })
+    }
+
+    fn show(&self, Stored { tasks, backlog, consents, .. }: &Stored) {
         self.metrics.pending.set(backlog.pending.cast_signed());
         self.metrics.oldest_pending.set(age(backlog.oldest));
-        let Backlog { requests, oldest } = self.consents.backlog().await?;
-        self.metrics.access_requests.set(i64::try_from(requests).unwrap_or(i64::MAX));
-        self.metrics.oldest_access_request.set(age(oldest));
-        let tasks = self.store.count_tasks().await?;
+        self.metrics.access_requests.set(i64::try_from(consents.requests).unwrap_or(i64::MAX));
+        self.metrics.oldest_access_request.set(age(consents.oldest));
         // Removes the values of states that no task has any more.
         self.metrics.tasks.clear();
         for count in tasks {
@@ -89,7 +113,6 @@ impl Gauges {
             let agent = if self.fleet.get(&count.agent).is_some() { &*count.agent } else { "-" };
             self.metrics.add_tasks(agent, count.state, count.tasks);
         }
-        Ok(())
     }
 }
 

@@ -7,7 +7,8 @@
 //! kind of agent, `agent_urls` their addresses. `data` opens the store, `ready` watches it, `memory` has the
 //! memory limit, `signing` the keys of cards, `root_key` the key that the others are derived from, `push`
 //! starts the delivery of webhooks, `trail` stores refused calls and operators' changes, `admin` is the API
-//! for operators, `health` reports readiness. `connect` is a hub of one agent that works for a mailbox elsewhere.
+//! for operators, `samples` keeps the figures of the last hours for it, `health` reports readiness. `connect` is a
+//! hub of one agent that works for a mailbox elsewhere.
 #![expect(missing_docs, reason = "a product, not a library for others: docs where they say something")]
 
 pub mod admin;
@@ -39,6 +40,7 @@ mod registry;
 mod reload;
 mod root_key;
 mod routes;
+mod samples;
 mod scrape;
 mod signing;
 pub mod store_maintenance;

@@ -90,6 +90,10 @@ pub enum What {
     DataErased,
     DeliveryReplayed,
     ConfigReloaded,
+    /// A one-time code for the dashboard was made.
+    DashboardOpened,
+    /// The content of a task was shown or exported.
+    ContentShown,
 }
 
 impl What {

@@ -17,6 +17,7 @@ mod options;
 mod push;
 mod tools;
 mod trail;
+mod ui;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -46,6 +47,7 @@ pub(crate) use self::{
     push::{PushCommand, Webhook},
     tools::{Completion, Healthcheck, Man},
     trail::Trail,
+    ui::Ui,
 };
 use crate::{exit, output::Format};
 
@@ -160,6 +162,8 @@ pub(crate) enum Command {
     /// Maintain the task store: check, back up, migrate, vacuum.
     #[command(subcommand)]
     Store(StoreCommand),
+    /// Open the dashboard of a hub in a browser.
+    Ui(Ui),
     /// Check the health of a hub: exit code 0 if it is healthy, 1 if not.
     Healthcheck(Healthcheck),
     /// Show the version, the build and the protocol versions of this program.
@@ -327,8 +331,14 @@ pub(crate) enum TaskCommand {
         /// (2026-11-15T12:00:00Z) (administration).
         #[arg(long, value_name = "WHEN", conflicts_with = "url")]
         since: Option<Since>,
-        /// Only tasks of this conversation (agent).
-        #[arg(long, value_name = "ID", requires = "url")]
+        /// Only tasks with a status change before this time, as with --since (administration).
+        #[arg(long, value_name = "WHEN", conflicts_with = "url")]
+        before: Option<Since>,
+        /// Only tasks with an id that begins with this (administration).
+        #[arg(long, value_name = "PREFIX", conflicts_with = "url")]
+        id: Option<String>,
+        /// Only tasks of this conversation.
+        #[arg(long, value_name = "ID")]
         context: Option<String>,
         /// Only tasks in this state, such as working or input-required.
         #[arg(long, value_parser = state)]

@@ -135,6 +135,24 @@ where
     }
 }
 
+/// Runs a handler for a page of the hub, and leaves the row of its route in the trail.
+pub(super) async fn call<R, F>(
+    state: &Arc<AdminState>,
+    handler: impl FnOnce(Arc<AdminState>, R) -> F,
+    request: R,
+) -> Result<R::Answer, AdminProblem>
+where
+    R: Route,
+    F: Future<Output = Result<Reply<R::Answer>, AdminProblem>>,
+{
+    let named = request.names().join(" ");
+    let Reply { answer, subject, .. } = handler(Arc::clone(state), request).await?;
+    if let Some(what) = R::TRAIL {
+        state.note(what, subject.unwrap_or(named));
+    }
+    Ok(answer)
+}
+
 fn is_unit<T: 'static>() -> bool {
     TypeId::of::<T>() == TypeId::of::<()>()
 }

@@ -9,6 +9,7 @@ mod access;
 mod agents;
 pub mod api;
 mod audits;
+mod dashboard;
 mod deliveries;
 mod endpoint;
 mod health;
@@ -19,10 +20,12 @@ mod openapi;
 mod problem;
 mod query;
 mod reload;
+mod stats;
 mod table;
 mod tasks;
 mod token;
 mod trail;
+mod ui;
 
 use std::{
     net::SocketAddr,
@@ -43,6 +46,8 @@ use nuncio_server::store::Store;
 use tokio::net::TcpListener;
 
 pub(crate) use self::audits::Audits;
+pub(crate) use self::stats::HubFacts;
+pub(crate) use self::ui::session::Sessions;
 use self::{
     problem::AdminProblem,
     table::EndpointTable,
@@ -78,6 +83,9 @@ pub(crate) struct AdminState {
     pub(crate) audits: Audits,
     /// Set after the hub was made, by the code that read the configuration.
     pub(crate) reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
+    /// The sessions of the dashboard.
+    pub(crate) sessions: Sessions,
+    pub(crate) facts: HubFacts,
 }
 
 impl AdminState {
@@ -164,7 +172,7 @@ impl AdminListener {
             names: names(address),
             connections: config.connections,
         };
-        let router = router(state, gauges, file.token());
+        let router = router(state, gauges, file.token(), address);
         Ok(Some(Self { listener, address, file, router }))
     }
 
@@ -201,15 +209,17 @@ fn token_file(config: &Config, admin: &config::Admin, port: u16) -> Result<Optio
     Ok(file)
 }
 
-fn router(state: Arc<AdminState>, gauges: Arc<Gauges>, token: &Token) -> Router {
+fn router(state: Arc<AdminState>, gauges: Arc<Gauges>, token: &Token, address: SocketAddr) -> Router {
     let health = router_with_agents(&state.fleet);
+    let table = Arc::new(EndpointTable::new(Arc::clone(&state)));
+    let pages = ui::router(state, Arc::clone(&table), token.clone(), address);
     let api = Router::new()
         .fallback(table::serve)
-        .with_state(Arc::new(EndpointTable::new(state)))
+        .with_state(table)
         // Around all of it: without the token not even the routes are visible.
         .layer(middleware::from_fn_with_state(token.clone(), with_token));
     // Without the token, since scrapers have none.
-    health.merge(scrape::router(gauges)).nest("/api", api).fallback(nothing)
+    health.merge(scrape::router(gauges)).nest("/api", api).merge(pages).fallback(nothing)
 }
 
 /// Requires the token. Web pages of other sites cannot call: they do not have it, and browsers do not let
@@ -231,6 +241,6 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 async fn nothing(request: Request) -> AdminProblem {
     let path = request.uri().path();
     AdminProblem::not_found(format!(
-        "there is nothing at {path}; administration is at /api/v1, health at /readyz"
+        "there is nothing at {path}; the dashboard is at /ui, administration at /api/v1, health at /readyz"
     ))
 }

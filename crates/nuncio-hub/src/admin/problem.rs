@@ -67,6 +67,37 @@ impl AdminProblem {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, ErrorStatus::Unimplemented, message)
     }
 
+    /// The session of a browser has ended.
+    pub(super) fn signed_out() -> Self {
+        Self::new(
+            StatusCode::UNAUTHORIZED,
+            ErrorStatus::Unauthenticated,
+            "the session has ended: sign in again, and repeat what you did",
+        )
+    }
+
+    pub(super) fn code(&self) -> StatusCode {
+        self.code
+    }
+
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The heading of a page that shows it.
+    pub(super) fn title(&self) -> &'static str {
+        match self.status {
+            ErrorStatus::NotFound => "Not found",
+            ErrorStatus::InvalidArgument => "Invalid input",
+            ErrorStatus::FailedPrecondition | ErrorStatus::Aborted => "Not possible now",
+            ErrorStatus::PermissionDenied => "Refused",
+            ErrorStatus::Unauthenticated => "Signed out",
+            ErrorStatus::Unavailable => "Unavailable",
+            ErrorStatus::Unimplemented => "Not supported",
+            ErrorStatus::Internal => "Internal error",
+        }
+    }
+
     /// The request has no token, or a wrong one (RFC 6750, section 3).
     pub(super) fn no_token(has_one: bool) -> Self {
         const REMEDY: &str = "send 'Authorization: Bearer TOKEN' with the token from the file that the hub named at \

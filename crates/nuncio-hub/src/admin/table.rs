@@ -13,11 +13,11 @@ use serde_json::Value;
 use super::{
     AdminState, access, agents,
     api::{About, ShowAbout, ShowDocument},
-    audits, deliveries,
+    audits, dashboard, deliveries,
     endpoint::{Done, Endpoint, Received, Reply, endpoint},
     health, invitations, keys, mailboxes, openapi,
     problem::AdminProblem,
-    reload, tasks, trail,
+    reload, stats, tasks, trail,
 };
 
 /// Maximum size of a body; more than any document of this API needs.
@@ -29,6 +29,7 @@ fn endpoints() -> Vec<Endpoint> {
         endpoint(about),
         endpoint(document),
         endpoint(health::show),
+        endpoint(stats::show),
         endpoint(agents::list),
         endpoint(agents::add),
         endpoint(agents::show),
@@ -70,6 +71,7 @@ fn endpoints() -> Vec<Endpoint> {
         endpoint(reload::show),
         endpoint(reload::reload),
         endpoint(trail::list),
+        endpoint(dashboard::open),
     ]
 }
 
@@ -92,7 +94,8 @@ impl EndpointTable {
         Self { endpoints: endpoints(), state }
     }
 
-    async fn run(&self, request: Request) -> Result<Response, AdminProblem> {
+    /// Serves a request whose path begins with `/v1`.
+    pub(super) async fn run(&self, request: Request) -> Result<Response, AdminProblem> {
         let (head, body) = request.into_parts();
         let Some(path) = head.uri.path().strip_prefix("/v1") else { return Err(nothing(head.uri.path())) };
         let path = if path == "/" { "" } else { path };

@@ -28,8 +28,11 @@ pub(super) async fn list(
     state: Arc<AdminState>,
     request: ListTasks,
 ) -> Result<Reply<TaskPage>, AdminProblem> {
-    let TaskFilter { agent, state: in_state, principal, since, paging } = request.filter;
+    let TaskFilter { agent, state: in_state, principal, context, id, since, before, paging } = request.filter;
     let query = AdminTaskQuery {
+        context_id: context.map(Into::into),
+        id_prefix: id,
+        before,
         agent: agent.map(Into::into),
         owner: principal.map(Into::into),
         state: in_state,

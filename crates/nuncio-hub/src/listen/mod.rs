@@ -1,10 +1,13 @@
 //! The network edge: accepts connections, reads HTTP requests from them, and closes idle ones.
 //!
-//! Reading order follows the bytes: this file accepts, `tls` does the handshake, `stream` reads and writes,
+//! Reading order follows the bytes: this file accepts, `tls` does the handshake (`certificate`
+//! reads when a certificate expires), `stream` reads and writes,
 //! `host`, `forwarded` and `local` check the host names and the origin of a request, `addresses` counts
 //! connections by address, and `idle` closes connections without progress.
 
 mod tls;
+
+mod certificate;
 
 mod stream;
 

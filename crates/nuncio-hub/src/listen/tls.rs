@@ -6,6 +6,7 @@
 use std::{fmt, fs, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow};
+use nuncio_protocol::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -21,6 +22,7 @@ use tokio_rustls::{
     server::TlsStream,
 };
 
+use super::certificate;
 use crate::config::{TlsFiles, shown_path};
 
 /// Interval at which the files are read.
@@ -95,6 +97,12 @@ impl Certificates {
         *found = pem;
         *current.write() = Arc::new(config?);
         Ok(Reload::Changed)
+    }
+
+    /// The time at which the certificate of the hub itself, the first in its file, expires.
+    pub(crate) fn expires(&self) -> Option<Timestamp> {
+        let chain = CertificateDer::pem_slice_iter(&self.inner.found.lock().cert).next()?.ok()?;
+        certificate::not_after(&chain)
     }
 
     /// Reloads the files at intervals, for ever.

@@ -11,7 +11,10 @@ use super::{
     metrics::{AgentMetrics, CallOutcome},
     traces::{CallSpan, Traces},
 };
-use crate::call::{AgentCall, CallAnswer, StreamObserver, Subject};
+use crate::{
+    call::{AgentCall, CallAnswer, StreamObserver, Subject},
+    clock,
+};
 
 /// The telemetry of the calls of an agent.
 pub(crate) struct CallTelemetry {
@@ -107,10 +110,10 @@ impl ObservedCall<'_> {
     fn into_stream(self) -> OpenStream {
         let OutcomeCounter { metrics, op, cx, begun, .. } = self.in_flight;
         let histogram = metrics.cell(op, cx.version, cx.binding).first_event_seconds.clone();
-        metrics.streams.inc();
+        metrics.streams().inc();
         OpenStream {
             first: histogram.map(|histogram| (histogram, begun)),
-            open: metrics.streams.clone(),
+            open: metrics.streams().clone(),
             span: self.span,
             calls: Arc::clone(self.calls),
             op,
@@ -132,14 +135,15 @@ impl<'a> OutcomeCounter<'a> {
         if cx.version_inferred {
             metrics.count_unsaid(op, cx.version, cx.binding);
         }
+        metrics.called(clock::now());
         Self { metrics, op, cx, begun: Instant::now(), ended: false }
     }
 
     fn end(&mut self, error: Option<ErrorKind>) {
         self.ended = true;
         let took = self.begun.elapsed().as_secs_f64();
-        self.metrics.cell(self.op, self.cx.version, self.cx.binding).seconds.observe(took);
         self.count(error.map_or(CallOutcome::Ok, CallOutcome::Error));
+        self.metrics.observe(self.op, self.cx.version, self.cx.binding, took);
     }
 
     fn count(&self, outcome: CallOutcome) {

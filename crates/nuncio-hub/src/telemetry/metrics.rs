@@ -6,16 +6,21 @@
 //! additions.
 
 use std::{
+    collections::BTreeMap,
     fmt,
-    sync::{Arc, OnceLock, atomic::AtomicU64},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use nuncio_protocol::{Binding, ErrorKind, TaskState, Version, op::Op};
+use nuncio_protocol::{Binding, ErrorKind, TaskState, Timestamp, Version, op::Op};
 use nuncio_server::{
     MemoryAccount, MemoryUse,
     store::{DeliveryState, Settled, StoreOp, Watch},
 };
+use parking_lot::Mutex;
 use prometheus_client::{
     encoding::text,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
@@ -134,7 +139,7 @@ type HistogramFamily<const N: usize> = Family<Labels<N>, Histogram, fn() -> Hist
 const NONE: &str = "-";
 
 /// Buckets from a tenth of a millisecond to ten minutes, the longest time of a blocking call.
-const SECONDS: [f64; 16] = [
+pub(super) const SECONDS: [f64; 16] = [
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0,
 ];
 
@@ -176,6 +181,8 @@ pub(crate) struct Metrics {
     memory_refusals: [Counter; MemoryUse::ALL.len()],
     pub(crate) ready: Gauge,
     reloads: CounterFamily<1>,
+    /// The handles of each agent by name. An agent that is served anew goes on with those of the one before.
+    pub(super) agents: Mutex<BTreeMap<Arc<str>, Arc<AgentCells>>>,
 }
 
 impl fmt::Debug for Metrics {
@@ -274,6 +281,7 @@ impl Default for Metrics {
             agent_up,
             ready,
             reloads,
+            agents: Mutex::default(),
         }
     }
 }
@@ -311,12 +319,12 @@ fn outcome_of(state: DeliveryState) -> &'static str {
 impl Metrics {
     /// The handles for an agent of the fleet.
     pub(super) fn agent(self: &Arc<Self>, name: &str) -> AgentMetrics {
-        AgentMetrics {
-            streams: self.streams.get_or_create_owned(&labels(&STREAMS, [name])),
-            name: name.into(),
-            metrics: Arc::clone(self),
-            cells: (0..CELLS).map(|_| OnceLock::new()).collect(),
-        }
+        let name: Arc<str> = name.into();
+        let mut agents = self.agents.lock();
+        let cells = agents.entry(Arc::clone(&name)).or_insert_with(|| {
+            Arc::new(AgentCells::new(self.streams.get_or_create_owned(&labels(&STREAMS, [&name]))))
+        });
+        AgentMetrics { cells: Arc::clone(cells), metrics: Arc::clone(self), name }
     }
 
     /// Counts a response by its status.
@@ -446,25 +454,46 @@ impl Translations {
 }
 
 /// The number of bindings, with "none".
-const BINDINGS: usize = Binding::ALL.len() + 1;
+pub(super) const BINDINGS: usize = Binding::ALL.len() + 1;
 const CELLS: usize = Op::TABLE.len() * Version::ALL.len() * BINDINGS;
 
-/// The handles of one agent. Each is made at its first use.
+/// The metrics of one agent.
 pub(super) struct AgentMetrics {
     name: Arc<str>,
     metrics: Arc<Metrics>,
+    cells: Arc<AgentCells>,
+}
+
+/// The handles of one agent. Each is made at its first use.
+pub(super) struct AgentCells {
     pub(super) streams: Gauge,
-    cells: Box<[OnceLock<Cell>]>,
+    pub(super) cells: Box<[OnceLock<Cell>]>,
+    /// The calls by duration, in the buckets of [`SECONDS`] and one for longer ones: the histograms of the
+    /// library cannot be read.
+    pub(super) latency: [AtomicU64; SECONDS.len() + 1],
+    /// The time of the last call, in milliseconds since 1970; 0: none.
+    pub(super) last_call: AtomicI64,
+}
+
+impl AgentCells {
+    fn new(streams: Gauge) -> Self {
+        Self {
+            streams,
+            cells: (0..CELLS).map(|_| OnceLock::new()).collect(),
+            latency: Default::default(),
+            last_call: AtomicI64::new(0),
+        }
+    }
 }
 
 /// The handles of one operation in one version over one binding.
 pub(super) struct Cell {
-    pub(super) seconds: Histogram,
+    seconds: Histogram,
     pub(super) first_event_seconds: Option<Histogram>,
     inferred_versions: OnceLock<Counter>,
-    ok: OnceLock<Counter>,
-    abandoned: OnceLock<Counter>,
-    errors: [OnceLock<Counter>; ErrorKind::TABLE.len()],
+    pub(super) ok: OnceLock<Counter>,
+    pub(super) abandoned: OnceLock<Counter>,
+    pub(super) errors: [OnceLock<Counter>; ErrorKind::TABLE.len()],
 }
 
 /// The outcome of a call.
@@ -484,7 +513,7 @@ impl AgentMetrics {
     pub(super) fn cell(&self, op: Op, version: Version, binding: Option<Binding>) -> &Cell {
         let binding_at = binding.map_or(BINDINGS - 1, |binding| binding as usize);
         let at = (op as usize * Version::ALL.len() + version as usize) * BINDINGS + binding_at;
-        self.cells[at].get_or_init(|| {
+        self.cells.cells[at].get_or_init(|| {
             let values = self.values(op, version, binding);
             let first_event = || {
                 self.metrics.first_event_seconds.get_or_create_owned(&labels(&FIRST_EVENT_SECONDS, values))
@@ -498,6 +527,23 @@ impl AgentMetrics {
                 errors: [const { OnceLock::new() }; ErrorKind::TABLE.len()],
             }
         })
+    }
+
+    /// The gauge of open streams.
+    pub(super) fn streams(&self) -> &Gauge {
+        &self.cells.streams
+    }
+
+    /// Notes the time of a call.
+    pub(super) fn called(&self, at: Timestamp) {
+        self.cells.last_call.store(at.as_millis(), Ordering::Relaxed);
+    }
+
+    /// Adds the duration of a call.
+    pub(super) fn observe(&self, op: Op, version: Version, binding: Option<Binding>, seconds: f64) {
+        self.cell(op, version, binding).seconds.observe(seconds);
+        let bucket = SECONDS.iter().position(|most| seconds <= *most).unwrap_or(SECONDS.len());
+        self.cells.latency[bucket].fetch_add(1, Ordering::Relaxed);
     }
 
     fn values(&self, op: Op, version: Version, binding: Option<Binding>) -> [&str; 4] {

@@ -1,6 +1,6 @@
 //! Telemetry of the hub: metrics, traces, and the fields that relate lines of the log.
 //!
-//! Reading order: `metrics` has the table of all metrics, `calls` counts and traces the calls of each agent,
+//! Reading order: `metrics` has the table of all metrics, `totals` reads them back, `calls` counts and traces the calls of each agent,
 //! `outbound` traces calls to other services, `traces` exports spans, `request` gives each request its id and
 //! its log line.
 
@@ -9,6 +9,7 @@ mod metrics;
 mod models;
 mod outbound;
 mod request;
+mod totals;
 mod traces;
 
 use std::{sync::Arc, time::Duration};
@@ -22,6 +23,7 @@ pub(crate) use self::{
     calls::CallTelemetry,
     metrics::{LeaseEnd, Metrics, Translations},
     request::Requests,
+    totals::{AgentTotals, CallTotals},
 };
 use self::{outbound::Outbound, traces::Traces};
 use crate::config;

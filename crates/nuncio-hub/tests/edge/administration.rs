@@ -409,3 +409,64 @@ async fn the_configuration_is_told_and_read_again() {
     api.until("/audit", "/audit?what=config-reloaded", |trail| !trail["rows"].as_array().unwrap().is_empty())
         .await;
 }
+
+#[tokio::test]
+async fn the_figures_follow_the_calls() {
+    let api = Api::start("figures").await;
+    let before = api.get("/stats").await.body;
+    assert_eq!((&before["calls"]["calls"], &before["tasks"]), (&json!(0), &json!([])), "{before}");
+    assert!(before["calls"].get("latency").is_none() && before["errors"] == json!([]), "{before}");
+    let kinds = |stats: &Value| -> Vec<String> {
+        let warnings = stats["warnings"].as_array().unwrap().iter();
+        warnings.map(|warning| warning["kind"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(kinds(&before), ["memory-store", "unsigned-cards"]);
+    api.task("echo", "hello").await;
+    let unknown = format!("{}/agents/echo/tasks/none", api.hub.url);
+    let unknown = api.client.get(unknown).header("a2a-version", "1.0");
+    assert_eq!(within("the answer", unknown.send()).await.unwrap().status(), 404);
+
+    let stats = api.get("/stats?minutes=0").await.body;
+    let echo = stats["byAgent"].as_array().unwrap().iter().find(|agent| agent["name"] == "echo").unwrap();
+    assert_eq!((&echo["calls"], &echo["failed"], &echo["errorRate"]), (&json!(2), &json!(0), &json!(0.0)));
+    assert!(echo["lastCall"].is_string() && echo["latency"]["p50"].as_f64().unwrap() > 0.0, "{echo}");
+    assert_eq!((&stats["calls"]["calls"], &stats["history"]), (&json!(2), &json!([])));
+    assert_eq!(stats["errors"], json!([{ "reason": "TASK_NOT_FOUND", "code": -32001, "calls": 1 }]));
+    assert_eq!(stats["mix"], json!([{ "version": "1.0", "binding": "HTTP+JSON", "calls": 2 }]));
+    assert_eq!(stats["agents"]["up"], json!(stats["byAgent"].as_array().unwrap().len()));
+    assert_eq!(stats["store"]["kind"], "memory");
+    let soon = "2999-01-01T00:00:00Z";
+    for (name, expires) in [("late", soon.to_owned()), ("soon", in_a_week())] {
+        let told = api.ask("POST", "/keys", "/keys", Some(json!({ "name": name, "expires": expires }))).await;
+        assert_eq!(told.status, 201, "{told:?}");
+    }
+    let warnings = api.get("/stats").await.body["warnings"].clone();
+    assert_eq!((&warnings[0]["kind"], &warnings[0]["subject"]), (&json!("key-expires"), &json!("soon")));
+    api.get("/stats?minutes=999").await.says(400, "minutes: expected a number from 0 to 360");
+}
+
+fn in_a_week() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let week = i64::try_from(now.as_millis()).unwrap() + 7 * 24 * 60 * 60 * 1000;
+    nuncio_protocol::Timestamp::from_millis(week).unwrap().to_string()
+}
+
+#[tokio::test]
+async fn tasks_are_found_by_context_age_and_the_beginning_of_their_id() {
+    let api = Api::start("filters").await;
+    let task = api.task("echo", "hello").await;
+    api.task("echo", "again").await;
+    let (id, context) = (task["id"].as_str().unwrap(), task["contextId"].as_str().unwrap());
+    for (query, expected) in [
+        (format!("context={context}"), 1),
+        ("context=none".to_owned(), 0),
+        (format!("id={id}"), 1),
+        ("id=none".to_owned(), 0),
+        ("before=2999-01-01T00:00:00Z".to_owned(), 2),
+        ("before=2001-01-01T00:00:00Z".to_owned(), 0),
+        (format!("context={context}&before=2001-01-01T00:00:00Z"), 0),
+    ] {
+        let told = api.get(&format!("/tasks?{query}")).await;
+        assert_eq!(told.body["tasks"].as_array().unwrap().len(), expected, "{query}: {told:?}");
+    }
+}

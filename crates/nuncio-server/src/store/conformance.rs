@@ -136,6 +136,8 @@ macro_rules! store_conformance {
             reserve::a_released_key_is_free
             reserve::reservations_are_erased_with_their_caller
             operator_queries::tasks_of_all_callers_are_listed
+            operator_queries::tasks_are_found_by_context_age_and_the_beginning_of_their_id
+            operator_queries::the_size_of_the_data_is_known
             operator_queries::a_task_is_found_whoever_owns_it
             operator_queries::tasks_are_counted_by_agent_and_state
             secret::a_secret_is_made_once_and_each_is_its_own

@@ -518,6 +518,11 @@ impl OperatorQueries for FailingStore {
         self.inner.count_tasks().await
     }
 
+    async fn size(&self) -> Result<u64, StoreError> {
+        self.read().await?;
+        self.inner.size().await
+    }
+
     async fn erase(&self, whose: &ErasureTarget, limit: usize) -> Result<usize, StoreError> {
         self.write()?;
         self.inner.erase(whose, limit).await

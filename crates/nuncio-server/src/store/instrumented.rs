@@ -135,6 +135,7 @@ timed! { OperatorQueries {
     Read all_tasks(query: &AdminTaskQuery) -> AdminTaskPage;
     Read find_task(id: &TaskId) -> Option<(Scope, StoredTask)>;
     Read count_tasks() -> Vec<TaskCount>;
+    Read size() -> u64;
     Read deliveries(query: &DeliveryQuery) -> (Vec<Delivery>, bool);
     Read backlog() -> Backlog;
     Write redrive(what: &Redrive, now: Timestamp) -> usize;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use nuncio_protocol::{ContextId, Seq, TaskId, TaskState, Timestamp};
 
-use super::{Backlog, Delivery, DeliveryQuery, Keyset, Redrive, Scope, StoreError, StoredTask};
+use super::{
+    Backlog, Delivery, DeliveryQuery, Keyset, Redrive, Scope, StoreError, StoredTask, records::end_of,
+};
 
 /// Tasks and deliveries over all callers, for operators. No method serves a caller, because it crosses
 /// scopes.
@@ -26,6 +28,9 @@ pub trait OperatorQueries: Send + Sync + 'static {
     /// The number of tasks in each state by agent, sorted by agent and state; states without tasks are left
     /// out. Cheap enough for frequent calls.
     async fn count_tasks(&self) -> Result<Vec<TaskCount>, StoreError>;
+
+    /// The size of the stored data, in bytes; of a database what it takes on its disk.
+    async fn size(&self) -> Result<u64, StoreError>;
 
     /// A page of deliveries, and whether there are more after them.
     async fn deliveries(&self, query: &DeliveryQuery) -> Result<(Vec<Delivery>, bool), StoreError>;
@@ -51,12 +56,34 @@ pub struct AdminTaskQuery {
     pub owner: Option<Arc<str>>,
     /// Only tasks in this state.
     pub state: Option<TaskState>,
+    /// Only tasks of this context.
+    pub context_id: Option<ContextId>,
+    /// Only tasks whose id begins with this.
+    pub id_prefix: Option<String>,
     /// Only tasks with a status from this time or later.
     pub since: Option<Timestamp>,
+    /// Only tasks with a status before this time.
+    pub before: Option<Timestamp>,
     /// Only tasks after this position in the list.
     pub after: Option<Keyset>,
     /// The maximum number of tasks.
     pub limit: usize,
+}
+
+impl AdminTaskQuery {
+    /// The position in the list after which the page begins: that of [`Self::after`], or that of the newest
+    /// task before [`Self::before`].
+    pub(super) fn position(&self) -> Option<Keyset> {
+        let before = self.before.map(|before| Keyset { timestamp: before, id: TaskId::default() });
+        let place = |keyset: &Keyset| (keyset.timestamp, keyset.id.clone());
+        self.after.iter().cloned().chain(before).min_by_key(place)
+    }
+
+    /// The range of ids that begin with [`Self::id_prefix`]: the first one, and the one after the last.
+    pub(super) fn ids(&self) -> Option<(String, Option<String>)> {
+        let prefix = self.id_prefix.as_ref().filter(|prefix| !prefix.is_empty())?;
+        Some((prefix.clone(), end_of(prefix)))
+    }
 }
 
 /// A page of tasks, newest status first.

@@ -179,7 +179,7 @@ impl RecordQuery {
 }
 
 /// The first text that sorts after all texts with this prefix; `None` if there is none.
-fn end_of(prefix: &str) -> Option<String> {
+pub(super) fn end_of(prefix: &str) -> Option<String> {
     let mut end = prefix.to_owned();
     while let Some(last) = end.pop() {
         // In UTF-8 the order of bytes is that of characters. (A range of characters skips surrogates.)

@@ -25,6 +25,7 @@ mod store;
 mod target;
 mod task;
 mod trail;
+mod ui;
 mod version;
 
 use std::process::ExitCode;
@@ -69,6 +70,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         Command::Delivery(command) => delivery::run(command, format).await,
         Command::Card(command) => card::run(command, format).await,
         Command::Store(command) => store::run(command, format).await,
+        Command::Ui(ui) => ui::run(ui, format).await,
         Command::Healthcheck(check) => Ok(healthcheck::run(check, format).await),
         Command::Version => version::run(format),
         Command::Completion(completion) => manual::complete(&completion),

@@ -108,6 +108,12 @@ fn announce(hub: &Hub, config: &Config, file: Option<&Path>, format: Format) -> 
     output::note(&kept(config));
     if let Some(admin) = hub.administered() {
         let file = admin.token_file.display();
+        let option = admin_option(admin.address);
+        output::note(&format!(
+            "the dashboard is at http://{}/ui; sign in with `{} ui{option}`",
+            admin.address,
+            program()
+        ));
         output::note(&format!("administration is at http://{}; its token is in {file}", admin.address));
     }
     if let Some(address) = hub.metrics_address() {

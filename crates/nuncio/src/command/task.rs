@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use nuncio_client::Client;
 use nuncio_hub::admin::api::{
-    CancelTask, ListTasks, ShowTask, TaskDetails, TaskFilter, TaskSummary, TimelineOptions,
+    CancelTask, ListTasks, Paging, ShowTask, TaskDetails, TaskFilter, TaskSummary, TimelineOptions,
 };
 use nuncio_protocol::{GetTaskRequest, ListTasksRequest, MAX_PAGE_SIZE, Seq, Task, TaskId, TaskState};
 
@@ -33,9 +33,21 @@ pub(super) async fn run(command: TaskCommand, format: Format) -> Result<ExitCode
         TaskCommand::List { url: Some(url), connection, context, state, limit, .. } => {
             list(&connection.connect(&url).await?, context, state, limit, format).await
         }
-        TaskCommand::List { url: None, hub, agent, principal, since, state, limit, .. } => {
-            let since = since.map(moment);
-            let filter = TaskFilter { agent, state, principal, since, ..TaskFilter::default() };
+        TaskCommand::List {
+            url: None,
+            hub,
+            agent,
+            principal,
+            context,
+            id,
+            since,
+            before,
+            state,
+            limit,
+            ..
+        } => {
+            let (since, before, paging) = (since.map(moment), before.map(moment), Paging::default());
+            let filter = TaskFilter { agent, state, principal, context, id, since, before, paging };
             pages::show(&hub, ListTasks { filter }, limit, ("task", "tasks"), format, summary_row).await?;
             Ok(ExitCode::SUCCESS)
         }

@@ -20,6 +20,7 @@ mod access;
 mod agents;
 mod audits;
 mod config;
+mod dashboard;
 mod deliveries;
 mod error;
 mod health;
@@ -30,6 +31,7 @@ mod paging;
 mod path;
 mod route;
 mod schema;
+mod stats;
 mod tasks;
 mod trail;
 
@@ -47,6 +49,7 @@ pub use self::{
     },
     audits::{AgentAudit, AuditAgent, AuditRequest, AuditSummary, ShowAudit},
     config::{ConfigInForce, ReloadConfig, ReloadOptions, Reloaded, ShowConfig},
+    dashboard::{DashboardCode, OpenDashboard},
     deliveries::{
         Attempt, Delivery, DeliveryFilter, DeliveryPage, DeliveryState, ListDeliveries, RedriveDeliveries,
         RedriveFilter, Redriven, ReplayDelivery, ShowDelivery,
@@ -69,6 +72,11 @@ pub use self::{
     },
     paging::{DEFAULT_PAGE_SIZE, ListRoute, MAX_PAGE_SIZE, Page, Paging},
     route::{RequestParts, Route},
+    stats::{
+        AgentCounts, AgentFigures, CallRates, DEFAULT_HISTORY_MINUTES, DeliveryBacklog, ErrorCount,
+        InterfaceCount, Latency, MemoryFigures, MinuteSample, ShowStats, StateCount, Stats, StatsOptions,
+        StoreFigures, StoreKind, Warning, WarningKind,
+    },
     tasks::{
         CancelTask, EntryKind, EraseTasks, Erased, ErasureTarget, ListTasks, ShowTask, TaskDetails,
         TaskFilter, TaskPage, TaskSummary, TimelineEntry, TimelineOptions, Webhook,

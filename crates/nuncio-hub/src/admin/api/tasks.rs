@@ -37,9 +37,16 @@ pub struct TaskFilter {
     pub state: Option<TaskState>,
     /// Only of this principal.
     pub principal: Option<String>,
+    /// Only of this context.
+    pub context: Option<String>,
+    /// Only with an id that begins with this.
+    pub id: Option<String>,
     /// Only with a status since this time.
     #[schemars(with = "Option<Time>")]
     pub since: Option<Timestamp>,
+    /// Only with a status before this time.
+    #[schemars(with = "Option<Time>")]
+    pub before: Option<Timestamp>,
     #[serde(flatten)]
     pub paging: Paging,
 }

@@ -17,7 +17,7 @@ use nuncio_protocol::{
     SendMessageRequest, TaskPushNotificationConfig, Version,
 };
 use nuncio_server::{
-    Emitter, ExecContext, Executor, Runtime,
+    Emitter, ExecContext, Executor, MemoryAccount, Runtime,
     push::{Courier, Failure, Push, PushOptions, ReceiverResponse as Answered, RootKey},
     store::{MemoryStore, Store},
 };
@@ -26,13 +26,20 @@ use tower::ServiceExt as _;
 use url::Url;
 
 use super::{
-    super::table::{self, EndpointTable},
+    super::{
+        HubFacts, Sessions,
+        api::StoreKind,
+        table::{self, EndpointTable},
+    },
     *,
 };
 use crate::{
     config,
+    gauges::Gauges,
     identity::Authenticator,
     registry,
+    samples::Samples,
+    telemetry::Metrics,
     trail::{Trail, TrailWriter},
 };
 
@@ -100,8 +107,20 @@ async fn api() -> (Router, Arc<AtomicUsize>, TrailWriter) {
     let (trail, writer) = Trail::new(&store);
     let identity = Authenticator::open(&config::Identity::default(), &store, trail, true).await.unwrap();
     let (is_volatile, reloader) = (true, Arc::default());
-    let state =
-        AdminState { fleet, store, is_volatile, wake, registry: Arc::new(registry), identity, reloader };
+    let metrics = Arc::<Metrics>::default();
+    let memory = MemoryAccount::default();
+    let gauges = Gauges::new(Arc::clone(&metrics), Arc::clone(&store), Arc::clone(&fleet), memory.clone());
+    let facts = HubFacts {
+        samples: Arc::new(Samples::new(metrics, Arc::new(gauges))),
+        memory,
+        store: StoreKind::Memory,
+        certificates: None,
+        signs_cards: false,
+        is_on_network: false,
+    };
+    let registry = Arc::new(registry);
+    let sessions = Sessions::default();
+    let state = AdminState { fleet, store, is_volatile, wake, registry, identity, reloader, sessions, facts };
     let api = Router::new().fallback(table::serve).with_state(Arc::new(EndpointTable::new(Arc::new(state))));
     (api, woken, writer)
 }

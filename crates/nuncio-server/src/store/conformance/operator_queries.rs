@@ -55,7 +55,10 @@ fn matches(query: &AdminTaskQuery, task: &AdminTask) -> bool {
     query.agent.as_ref().is_none_or(|agent| *agent == task.scope.agent)
         && query.owner.as_ref().is_none_or(|owner| Some(owner) == task.scope.owner.as_ref())
         && query.state.is_none_or(|state| state == task.state)
+        && query.context_id.as_ref().is_none_or(|context| *context == task.context_id)
+        && query.id_prefix.as_ref().is_none_or(|prefix| task.id.as_str().starts_with(prefix))
         && query.since.is_none_or(|since| task.at >= since)
+        && query.before.is_none_or(|before| task.at < before)
 }
 
 /// Newest status first, over all callers, by every filter and in pages of every size.
@@ -88,6 +91,56 @@ pub async fn tasks_of_all_callers_are_listed(store: Arc<dyn Store>) {
     }
     let none = works(store.all_tasks(&AdminTaskQuery::default()).await);
     assert_eq!(none, AdminTaskPage { tasks: Vec::new(), more: true }, "none were asked for");
+}
+
+/// The filters of an operator that looks for one conversation, one id or old tasks, alone and together.
+pub async fn tasks_are_found_by_context_age_and_the_beginning_of_their_id(store: Arc<dyn Store>) {
+    let all = fill(&store).await;
+    // An id that ends a range of ids, and the one with the last character that can follow.
+    for id in ["t-1\u{10ffff}", "t-2"] {
+        Writer::create(&store, &all[0].scope, id, "c-1", 30).await;
+    }
+    let mut all = all;
+    for id in ["t-2", "t-1\u{10ffff}"] {
+        let task = AdminTask {
+            id: id.into(),
+            context_id: "c-1".into(),
+            state: TaskState::Working,
+            at: at(30),
+            seq: Seq(1),
+            scope: Arc::clone(&all[0].scope),
+        };
+        all.insert(usize::from(id != "t-2"), task);
+    }
+    for context in [None, Some("c-1"), Some("none")] {
+        for prefix in
+            [None, Some(""), Some("t-"), Some("t-1"), Some("t-1-3"), Some("t-1\u{10ffff}"), Some("T")]
+        {
+            for before in [None, Some(at(30)), Some(at(12)), Some(at(1))] {
+                for (agent, state) in [(None, None), (Some("a"), None), (None, Some(TaskState::Working))] {
+                    let query = AdminTaskQuery {
+                        agent: agent.map(Into::into),
+                        state,
+                        context_id: context.map(Into::into),
+                        id_prefix: prefix.map(str::to_owned),
+                        before,
+                        ..AdminTaskQuery::default()
+                    };
+                    let wanted: Vec<AdminTask> =
+                        all.iter().filter(|task| matches(&query, task)).cloned().collect();
+                    for limit in [1, 100] {
+                        assert_eq!(pages(&*store, &query, limit).await, wanted, "{query:?} by {limit}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The size of the data is known.
+pub async fn the_size_of_the_data_is_known(store: Arc<dyn Store>) {
+    fill(&store).await;
+    assert!(works(store.size().await) > 0);
 }
 
 /// All pages of this size.

@@ -46,20 +46,45 @@ impl MemoryInner {
         self.tasks.get(id).map(|stored| ((*stored.scope).clone(), stored.read(me)))
     }
 
+    /// The tasks whose ids begin with this and that match, in no order. There is no index of ids: all are compared.
+    fn with_prefix<'a>(
+        &'a self,
+        prefix: &'a str,
+        query: &'a TaskQuery,
+    ) -> impl Iterator<Item = (Keyset, &'a Stored)> {
+        let named = self.tasks.iter().filter(move |(id, _)| id.as_str().starts_with(prefix));
+        let places =
+            named.map(|(id, stored)| (Keyset { timestamp: stored.status.0, id: id.clone() }, &**stored));
+        places.filter(|(place, stored)| {
+            query.state.is_none_or(|state| state == stored.status.1)
+                && query.since.is_none_or(|since| place.timestamp >= since)
+                && query.after.as_ref().is_none_or(|after| index::comes_after(place, after))
+                && query.context_id.as_ref().is_none_or(|context| *context == stored.context_id())
+        })
+    }
+
     pub(super) fn all_tasks(&self, query: &AdminTaskQuery) -> AdminTaskPage {
         let wanted = |scope: &Scope| {
             query.agent.as_ref().is_none_or(|agent| *agent == scope.agent)
                 && query.owner.as_ref().is_none_or(|owner| Some(owner) == scope.owner.as_ref())
         };
         let own = TaskQuery {
+            context_id: query.context_id.clone(),
             state: query.state,
             since: query.since,
-            after: query.after.clone(),
+            after: query.position(),
             limit: query.limit,
             ..TaskQuery::default()
         };
-        let theirs = self.scopes.iter().filter(|(scope, _)| wanted(scope));
-        let mut page: Vec<_> = theirs.flat_map(|(_, tasks)| self.candidates(tasks, &own)).collect();
+        let mut page: Vec<_> = match &query.id_prefix {
+            Some(prefix) => {
+                self.with_prefix(prefix, &own).filter(|(_, stored)| wanted(&stored.scope)).collect()
+            }
+            None => {
+                let theirs = self.scopes.iter().filter(|(scope, _)| wanted(scope));
+                theirs.flat_map(|(_, tasks)| self.candidates(tasks, &own)).collect()
+            }
+        };
         page.sort_by(|(a, _), (b, _)| index::order(a, b));
         let more = page.len() > query.limit;
         page.truncate(query.limit);
@@ -99,6 +124,10 @@ impl OperatorQueries for MemoryStore {
 
     async fn count_tasks(&self) -> Result<Vec<TaskCount>, StoreError> {
         Ok(self.lock().counts())
+    }
+
+    async fn size(&self) -> Result<u64, StoreError> {
+        Ok(self.lock().bytes as u64)
     }
 
     async fn erase(&self, whose: &ErasureTarget, limit: usize) -> Result<usize, StoreError> {

@@ -21,6 +21,9 @@ type Newest = BTreeMap<(i64, String), (i64, Arc<Scope>)>;
 fn all_tasks(db: &Connection, query: &AdminTaskQuery) -> Result<AdminTaskPage, StoreError> {
     // Reads from one snapshot.
     let _moment = db.unchecked_transaction()?;
+    if let Some(ids) = query.ids() {
+        return by_id(db, query, ids);
+    }
     let mut scopes = db.prepare_cached(
         "SELECT key, agent, tenant, owner FROM scopes
          WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR owner = ?2)",
@@ -41,6 +44,48 @@ fn all_tasks(db: &Connection, query: &AdminTaskQuery) -> Result<AdminTaskPage, S
     let page = newest.into_iter().rev().take(query.limit);
     let tasks = page.map(|(place, (key, scope))| tell(db, place, key, scope));
     Ok(AdminTaskPage { tasks: tasks.collect::<Result<_, _>>()?, more })
+}
+
+/// The tasks in a range of ids, by the index of ids: they are sorted, because few ids begin alike.
+fn by_id(
+    db: &Connection,
+    query: &AdminTaskQuery,
+    (from, to): (String, Option<String>),
+) -> Result<AdminTaskPage, StoreError> {
+    let mut filter = Filter::default();
+    filter.and("id >= ?", from);
+    if let Some(to) = to {
+        filter.and("id < ?", to);
+    }
+    if let Some(agent) = &query.agent {
+        filter.and("agent = ?", Arc::clone(agent));
+    }
+    if let Some(owner) = &query.owner {
+        filter.and("scopes.owner = ?", Arc::clone(owner));
+    }
+    if let Some(context) = &query.context_id {
+        filter.and("context_id = ?", context.as_str().to_owned());
+    }
+    narrow(&mut filter, query);
+    // One more than the limit, to know whether there are more.
+    filter.values.push(Box::new(bounded(query.limit).saturating_add(1)));
+    let mut list = db.prepare_cached(&format!(
+        "SELECT status_at, id, tasks.key, agent, tenant, scopes.owner
+         FROM tasks CROSS JOIN scopes ON scopes.key = tasks.scope WHERE TRUE {}
+         ORDER BY status_at DESC, id DESC LIMIT ?",
+        filter.text
+    ))?;
+    let mut rows = list.query(params_from_iter(filter.values()))?;
+    let mut page = AdminTaskPage::default();
+    while let Some(row) = rows.next()? {
+        if page.tasks.len() == query.limit {
+            page.more = true;
+            break;
+        }
+        let scope = Arc::new(Scope { agent: row.get(3)?, tenant: row.get(4)?, owner: row.get(5)? });
+        page.tasks.push(tell(db, (row.get(0)?, row.get(1)?), row.get(2)?, scope)?);
+    }
+    Ok(page)
 }
 
 /// Adds the newest tasks of one scope.
@@ -71,16 +116,29 @@ fn look(mut rows: Rows<'_>, limit: usize, scope: &Row<'_>, newest: &mut Newest) 
 fn filter(query: &AdminTaskQuery) -> (&'static str, Filter) {
     let mut filter = Filter::default();
     filter.and("scope = ?", 0);
+    if let Some(context) = &query.context_id {
+        filter.and("context_id = ?", context.as_str().to_owned());
+    }
+    narrow(&mut filter, query);
+    let index = match (&query.context_id, query.state) {
+        (Some(_), _) => "tasks_by_context",
+        (None, Some(_)) => "tasks_by_state",
+        (None, None) => "tasks_by_time",
+    };
+    (index, filter)
+}
+
+/// Adds the conditions that every index of tasks serves.
+fn narrow(filter: &mut Filter, query: &AdminTaskQuery) {
     if let Some(state) = query.state {
         filter.and("state = ?", state_code(state));
     }
     if let Some(since) = query.since {
         filter.and("status_at >= ?", millis_from(since));
     }
-    if let Some(after) = &query.after {
+    if let Some(after) = &query.position() {
         filter.after(after);
     }
-    (if query.state.is_some() { "tasks_by_state" } else { "tasks_by_time" }, filter)
 }
 
 fn tell(
@@ -128,6 +186,14 @@ fn count(db: &Connection) -> Result<Vec<TaskCount>, StoreError> {
     Ok(counts)
 }
 
+/// The size of the file with all that is committed. What is not yet moved there from the write-ahead log counts,
+/// the log itself does not.
+fn size(db: &Connection) -> Result<u64, StoreError> {
+    let pages = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()";
+    let bytes: i64 = db.prepare_cached(pages)?.query_row([], |row| row.get(0))?;
+    Ok(u64::try_from(bytes).unwrap_or_default())
+}
+
 #[async_trait]
 impl OperatorQueries for SqliteStore {
     async fn deliveries(&self, query: &DeliveryQuery) -> Result<(Vec<Delivery>, bool), StoreError> {
@@ -161,6 +227,10 @@ impl OperatorQueries for SqliteStore {
 
     async fn count_tasks(&self) -> Result<Vec<TaskCount>, StoreError> {
         self.operator_queries.ask(count).await
+    }
+
+    async fn size(&self) -> Result<u64, StoreError> {
+        self.operator_queries.ask(size).await
     }
 
     async fn erase(&self, whose: &ErasureTarget, limit: usize) -> Result<usize, StoreError> {

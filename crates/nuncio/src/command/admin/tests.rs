@@ -8,12 +8,12 @@ use nuncio_hub::{
         AddAgent, AgentSettings, AuditAgent, AuditRequest, CancelTask, ChangeAgent, CreateInvitation,
         CreateKey, CreateMailbox, DeleteKey, DeliveryFilter, EraseTasks, ErasureTarget, KeyRotation,
         ListAgents, ListDeliveries, ListInvitations, ListKeys, ListMailboxes, ListTasks, ListTrail,
-        MailboxRetry, MailboxRotation, NewAgent, NewInvitation, NewKey, NewMailbox, Paging,
+        MailboxRetry, MailboxRotation, NewAgent, NewInvitation, NewKey, NewMailbox, OpenDashboard, Paging,
         RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig, ReloadOptions, RemoveAgent,
         RemoveMailbox, ReplayDelivery, RetryMailbox, RevokeInvitation, RevokeKey, RotateKey, RotateMailbox,
         ShowAbout, ShowAgent, ShowAgentHealth, ShowAudit, ShowConfig, ShowDelivery, ShowDocument, ShowHealth,
-        ShowKey, ShowMailbox, ShowTask, TakeOver, TakeOverLeases, TaskFilter, TimelineOptions, TrailFilter,
-        What,
+        ShowKey, ShowMailbox, ShowStats, ShowTask, StatsOptions, StoreKind, TakeOver, TakeOverLeases,
+        TaskFilter, TimelineOptions, TrailFilter, What,
     },
     config::{self, Config},
 };
@@ -135,8 +135,24 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
     client.ok(RevokeInvitation { mailbox: guest() }).await;
     client.refused(RevokeInvitation { mailbox: guest() }, "there is no invitation to guest").await;
 
-    let filter = TaskFilter { state: Some(TaskState::Working), ..TaskFilter::default() };
+    let text = || Some("x".to_owned());
+    let filter = TaskFilter {
+        agent: text(),
+        state: Some(TaskState::Working),
+        principal: text(),
+        context: text(),
+        id: text(),
+        since: Some(Timestamp::EPOCH),
+        before: Some(Timestamp::MAX),
+        paging: Paging::default(),
+    };
     assert_eq!(client.ok(ListTasks { filter }).await.tasks.len(), 0);
+
+    let stats = client.ok(ShowStats { options: StatsOptions { minutes: Some(0) } }).await;
+    assert_eq!(
+        (stats.ready, stats.agents.up, stats.store.kind),
+        (true, health.agents.len(), StoreKind::Memory)
+    );
     let options = TimelineOptions { content: Some(true), ..TimelineOptions::default() };
     client.refused(ShowTask { id: "t 1".to_owned(), options }, "there is no task t 1").await;
     client.refused(CancelTask { id: "t 1".to_owned() }, "there is no task t 1").await;
@@ -155,6 +171,9 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
     let paging = Paging { limit: Some(1), after: None };
     let filter = TrailFilter { what: Some(What::KeyRevoked), paging, ..TrailFilter::default() };
     client.ok(ListTrail { filter }).await;
+
+    let code = client.ok(OpenDashboard {}).await;
+    assert!(code.path.starts_with("/ui/login?code="), "{code:?}");
 
     let document = client.ok(ShowDocument {}).await;
     let served: BTreeSet<&str> = document["paths"]

@@ -1,0 +1,312 @@
+// The dashboard in a real browser: every page in light and dark, what agents say, and actions by keyboard.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdirSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+
+import { Hub } from "./hub.mjs";
+
+const require = createRequire(join(process.env.NUNCIO_PEERS, "browser", "package.json"));
+const { chromium } = require("playwright-core");
+const axe = require("axe-core");
+
+const pictures = process.argv[2];
+if (pictures) mkdirSync(pictures, { recursive: true });
+
+const found = ["chromium-headless-shell", "chromium"]
+  .map((name) => spawnSync("which", [name]).stdout?.toString().trim())
+  .find(Boolean);
+assert(found, "no browser: run tests/browser/setup");
+
+const LIMIT = 15_000; // milliseconds for one step
+const HOSTILE = `</script><script>document.title="owned"</script><img src=x onerror="document.title='owned'">`;
+const BIDI = "invoice \u202Efdp.exe\u2066 \u200B end";
+
+// A page that notes what must not happen.
+async function open(browser, hub, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  context.setDefaultTimeout(LIMIT);
+  const faults = [];
+  context.on("page", (page) => {
+    page.on("console", (message) => {
+      // The line for a refused page or a lost stream is the browser's own.
+      const isExpected = /Failed to load resource|net::ERR_/.test(message.text());
+      if (["error", "warning"].includes(message.type()) && !isExpected) faults.push(`console: ${message.text()}`);
+    });
+    page.on("pageerror", (error) => faults.push(`error: ${error}`));
+    page.on("dialog", (dialog) => { faults.push(`dialog: ${dialog.message()}`); dialog.dismiss(); });
+    page.on("request", (request) => {
+      if (!request.url().startsWith(`${hub.admin}/`)) faults.push(`request to ${request.url()}`);
+    });
+  });
+  const page = await context.newPage();
+  return { context, page, faults };
+}
+
+async function signIn(page, hub) {
+  const url = await hub.command("ui", "--print", "--admin", hub.admin, "--admin-token-file", "token");
+  await page.goto(url);
+  assert.equal(new URL(page.url()).pathname, "/ui", "the code signs in");
+}
+
+async function judge(page, name) {
+  // The policy of the page refuses scripts that a test adds, so axe runs through the debugger.
+  await page.evaluate(axe.source);
+  const { violations } = await page.evaluate(() =>
+    globalThis.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] }));
+  const told = violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.html} ${node.failureSummary}`).join("; ")}`);
+  assert.deepEqual(told, [], `${name}: accessibility`);
+}
+
+async function picture(page, name) {
+  if (pictures) await page.screenshot({ path: join(pictures, `${name}.png`), fullPage: true });
+}
+
+async function make(hub) {
+  const long = "x".repeat(10 * 1024 * 1024);
+  const text = [{ text: HOSTILE }, { text: BIDI }, { data: { html: HOSTILE } }, { raw: "aGk=", filename: `${HOSTILE}${BIDI}.pdf`, mediaType: "application/pdf" }];
+  const tasks = {
+    hostile: await hub.send("echo", text, { context: `c-${HOSTILE}` }),
+    long: await hub.send("echo", [{ text: long }]),
+    chunks: await hub.send("slow", [{ text: "300 1ms" }]),
+    plain: await hub.send("echo", [{ text: "hello" }]),
+  };
+  return tasks;
+}
+
+const path = (task) => `/ui/tasks/${encodeURIComponent(task.id)}`;
+
+// The tests, in order: each gets the browser, the hub and the tasks.
+const tests = {
+  async "the login page is judged, refuses a wrong token and takes the right one"({ browser, hub }) {
+    const { context, page, faults } = await open(browser, hub);
+    const answer = await page.goto(`${hub.admin}/`);
+    assert.equal(new URL(page.url()).pathname, "/ui/login", "the root leads there");
+    assert.match(answer.headers()["content-security-policy"], /^default-src 'none'; script-src 'self'; .*trusted-types nuncio$/);
+    await judge(page, "login");
+    await picture(page, "login");
+    await page.fill("#admin_token", "wrong");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("[role=alert]");
+    await page.fill("#admin_token", hub.token);
+    await page.keyboard.press("Enter");
+    await page.waitForURL(`${hub.admin}/ui`);
+    const [cookie] = await context.cookies();
+    assert.deepEqual([cookie.httpOnly, cookie.sameSite], [true, "Strict"]);
+    assert(cookie.name.endsWith(`_${new URL(hub.admin).port}`));
+    assert.deepEqual(faults, []);
+    await context.close();
+  },
+
+  async "a code signs in once"({ browser, hub }) {
+    const url = await hub.command("ui", "--print", "--admin", hub.admin, "--admin-token-file", "token");
+    for (const [expected, status] of [["/ui", 200], ["/ui/login", 401]]) {
+      const { context, page } = await open(browser, hub);
+      const answer = await page.goto(url);
+      assert.deepEqual([new URL(page.url()).pathname, answer.status()], [expected, status]);
+      await context.close();
+    }
+  },
+
+  async "every page is whole in light and dark, wide and narrow"({ browser, hub, tasks }) {
+    const context = encodeURIComponent(tasks.hostile.contextId);
+    const pages = {
+      overview: "/ui", tasks: "/ui/tasks", filtered: "/ui/tasks?state=completed&since=1h", none: "/ui/tasks?state=rejected",
+      task: path(tasks.hostile), chunks: path(tasks.chunks), later: `${path(tasks.chunks)}?after=100`, context: `/ui/contexts/${context}`,
+      agents: "/ui/agents", agent: "/ui/agents/echo", card: "/ui/agents/echo/card", agent_access: "/ui/agents/echo/access",
+      setup: "/ui/agents/echo/setup", remote: "/ui/agents/far", remote_card: "/ui/agents/far/card", deliveries: "/ui/deliveries", access: "/ui/access", trail: "/ui/trail", config: "/ui/config",
+      system: "/ui/system", missing: "/ui/nothing", missing_task: "/ui/tasks/none",
+    };
+    for (const colorScheme of ["light", "dark"]) {
+      for (const width of [1280, 390]) {
+        const { context, page, faults } = await open(browser, hub, { colorScheme, viewport: { width, height: 900 } });
+        await signIn(page, hub);
+        for (const [name, address] of Object.entries(pages)) {
+          const answer = await page.goto(hub.admin + address);
+          assert.equal(answer.status(), name.startsWith("missing") ? 404 : 200, address);
+          assert((await answer.body()).length < 1024 * 1024, `${address} is below a megabyte`);
+          assert.notEqual(await page.title(), "owned");
+          const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+          assert(wider <= 0, `${address} is ${wider} pixels wider than the window of ${width}`);
+          await judge(page, `${address} ${colorScheme} ${width}`);
+          await picture(page, `${name}-${colorScheme}-${width}`);
+        }
+        assert.deepEqual(faults, []);
+        await context.close();
+      }
+    }
+  },
+
+  async "what agents and callers say is text, shown when asked for, with a row in the trail"({ browser, hub, tasks }) {
+    const { context, page, faults } = await open(browser, hub);
+    await signIn(page, hub);
+    for (const task of [tasks.hostile, tasks.long]) {
+      await page.goto(hub.admin + path(task));
+      assert.equal(await page.locator(".said").count(), 0, "hidden until asked for");
+      await page.click("text=Show content");
+      await page.waitForSelector(".said");
+      const answer = await page.reload();
+      assert((await answer.body()).length < 1024 * 1024, "ten megabytes of text leave the page small");
+      assert.notEqual(await page.title(), "owned");
+      await judge(page, "content");
+    }
+    await page.goto(hub.admin + path(tasks.hostile));
+    await picture(page, "content");
+    const said = await page.locator(".said").allInnerTexts();
+    assert(said.some((text) => text.includes(HOSTILE)), "the text is shown as it is");
+    assert(said.some((text) => text.includes("⟨U+202E⟩")), "marks of direction are visible");
+    const rows = await hub.api("/audit?what=content-shown");
+    assert.equal(rows.rows.length, 2);
+    const [download] = await Promise.all([page.waitForEvent("download"), page.click("text=Export as JSON")]);
+    assert.match(download.suggestedFilename(), /^task-[0-9a-zA-Z-]+\.json$/);
+    await page.click("text=Hide content");
+    await page.waitForSelector("text=Show content");
+    assert.equal(await page.locator(".said").count(), 0);
+    assert.deepEqual(faults, []);
+    await context.close();
+  },
+
+  async "a page without scripts works: a filter, a theme, a key made"({ browser, hub }) {
+    const { context, page, faults } = await open(browser, hub, { javaScriptEnabled: false });
+    await signIn(page, hub);
+    await page.goto(`${hub.admin}/ui/tasks`);
+    await page.selectOption("select[name=agent]", "slow");
+    await page.click("text=Filter");
+    assert.match(page.url(), /agent=slow/);
+    assert.equal(await page.locator("#tasks tr").count(), 1);
+    await page.click(".theme button[value=dark]");
+    assert.match(page.url(), /agent=slow/, "it stays on the page");
+    assert.equal(await page.getAttribute("html", "data-theme"), "dark");
+    assert.deepEqual(faults, []);
+    await context.close();
+  },
+
+  async "a running task is followed, and canceled by keyboard alone"({ browser, hub }) {
+    const task = await hub.send("echo", [{ text: "hold this" }], { wait: false });
+    const { context, page, faults } = await open(browser, hub);
+    await signIn(page, hub);
+    await page.keyboard.press("/");
+    await page.keyboard.type(task.id);
+    await page.keyboard.press("Enter");
+    await page.waitForURL(hub.admin + path(task));
+    await page.waitForSelector("#task-head .is-working");
+    await tabTo(page, "Cancel task");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("#task-head .is-canceled");
+    assert.match(await page.innerText("#notice"), /canceled/);
+    // Another task ends while its page is open.
+    const slow = await hub.send("slow", [{ text: "4 500ms" }], { wait: false });
+    await page.goto(hub.admin + path(slow));
+    await page.waitForSelector("#task-head .is-completed");
+    assert.equal(await page.locator("text=Runs for").count(), 0);
+    assert.deepEqual(faults, []);
+    await context.close();
+  },
+
+  async "a key is made, used, rotated and revoked by keyboard alone"({ browser, hub }) {
+    const { context, page, faults } = await open(browser, hub);
+    await signIn(page, hub);
+    await page.goto(`${hub.admin}/ui/access`);
+    await page.focus("#name");
+    await page.keyboard.type("team-a");
+    await tabTo(page, "Create key");
+    await page.keyboard.press("Enter");
+    const secret = await page.innerText("#secret");
+    assert.match(secret, /^nuncio_/);
+    await page.reload();
+    assert.equal(await page.locator("#secret").count(), 0, "a secret is shown once");
+    const calls = async (key) => (await fetch(`${hub.url}/agents`, { headers: { authorization: `Bearer ${key}` } })).status;
+    assert.equal(await calls(secret), 200);
+    await tabTo(page, "Rotate team-a");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("#secret");
+    await tabTo(page, "Revoke team-a");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("text=The key team-a is revoked.");
+    assert.equal(await calls(secret), 401);
+    assert.deepEqual(faults, []);
+    await context.close();
+  },
+
+  async "the configuration is read again, and an agent added and removed"({ browser, hub }) {
+    const { context, page, faults } = await open(browser, hub);
+    await signIn(page, hub);
+    await page.goto(`${hub.admin}/ui/config`);
+    await page.click("text=Read the configuration again");
+    assert.match(await page.innerText("#notice"), /was read again/);
+    await page.goto(`${hub.admin}/ui/agents/far`);
+    await page.fill("#settings", "mode = ");
+    await page.click("text=Change settings");
+    await page.waitForSelector("text=Invalid input");
+    await page.goto(`${hub.admin}/ui/agents/far`);
+    await page.fill("#settings", `title = "Far away"`);
+    await page.click("text=Change settings");
+    await page.waitForSelector("text=The settings were changed.");
+    await page.fill("#confirm", "far");
+    await page.click("text=Remove agent");
+    await page.waitForSelector("text=The agent far was removed");
+    assert.deepEqual(faults, []);
+    await context.close();
+  },
+
+  async "eight tabs work at once"({ browser, hub, tasks }) {
+    const { context, page, faults } = await open(browser, hub);
+    await signIn(page, hub);
+    for (let tab = 0; tab < 8; tab++) {
+      const other = await context.newPage();
+      await other.goto(`${hub.admin}/ui/tasks`);
+      await other.waitForSelector(`[href="${path(tasks.plain)}"]`);
+    }
+    assert.deepEqual(faults, []);
+    await context.close();
+  },
+
+  async "a page stays while the hub restarts, and then asks to sign in"({ browser, hub }) {
+    const { context, page, faults } = await open(browser, hub);
+    await signIn(page, hub);
+    await page.goto(`${hub.admin}/ui/tasks`);
+    await hub.restart();
+    await page.waitForSelector("#live:text('signed out')");
+    await page.reload();
+    assert.equal(new URL(page.url()).pathname, "/ui/login", "a new token ends all sessions");
+    await signIn(page, hub);
+    assert.deepEqual(faults, []);
+    await context.close();
+  },
+};
+
+// Moves the focus to the control of this name with the tabulator key.
+async function tabTo(page, name) {
+  for (let presses = 0; presses < 200; presses++) {
+    await page.keyboard.press("Tab");
+    const focused = await page.evaluate(() => document.activeElement.getAttribute("aria-label") ?? document.activeElement.textContent.trim());
+    if (focused === name) return;
+  }
+  assert.fail(`the tabulator key does not reach ${name}`);
+}
+
+const hub = await Hub.start();
+const browser = await chromium.launch({ executablePath: found, args: ["--no-sandbox"] });
+let failed = 0;
+try {
+  const tasks = await make(hub);
+  await hub.api("/agents", "POST", { name: "far", url: `${hub.url}/agents/slow` });
+  const only = process.env.ONLY;
+  for (const [name, test] of Object.entries(tests)) {
+    if (only && !name.includes(only)) continue;
+    const begin = Date.now();
+    try {
+      await test({ browser, hub, tasks });
+      console.log(`ok    ${name} (${Date.now() - begin} ms)`);
+    } catch (error) {
+      failed += 1;
+      console.log(`FAIL  ${name}\n${error.stack ?? error}`);
+    }
+  }
+} finally {
+  await browser.close();
+  await hub.end();
+}
+console.log(failed ? `${failed} of the tests in the browser failed` : "the dashboard works in the browser");
+process.exit(failed ? 1 : 0);
