@@ -23,6 +23,8 @@ mod operate;
 mod problem;
 mod pull;
 mod registry;
+#[cfg(test)]
+mod tests;
 mod update;
 
 use std::sync::Arc;
