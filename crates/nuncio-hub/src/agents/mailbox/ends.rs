@@ -10,6 +10,7 @@ use nuncio_server::{
 use tokio::time::Instant;
 
 use super::{
+    card,
     executor::status,
     memo::TaskMemo,
     registry::{Mailbox, Mailboxes},
@@ -139,10 +140,23 @@ impl Mailboxes {
             let mut signals = store.signals().subscribe(changes());
             loop {
                 match signals.next().await {
-                    Heard::Keys(names) => {
-                        names.iter().for_each(|name| self.wakes.wake(name));
-                    }
+                    Heard::Keys(names) => names.iter().for_each(|name| self.wakes.wake(name)),
                     Heard::Everything => self.wakes.wake_all(),
+                }
+            }
+        };
+        let hear_of_cards = async {
+            let store = self.book.store();
+            if !store.is_shared() {
+                return std::future::pending().await;
+            }
+            let mut signals = store.signals().subscribe(card::changes());
+            loop {
+                let heard = signals.next().await;
+                for mailbox in self.all().iter().filter(|mailbox| heard.concerns(&mailbox.name)) {
+                    if let Err(error) = card::show(&self, mailbox).await {
+                        tracing::debug!(%error, "a card that was put at another hub cannot be read");
+                    }
                 }
             }
         };
@@ -168,12 +182,16 @@ impl Mailboxes {
         };
         tokio::select! {
             never = hear => never,
+            never = hear_of_cards => never,
             never = sweep => never,
         }
     }
 
     /// Looks at every turn of a mailbox once.
-    async fn sweep(self: &Arc<Self>, mailbox: &Arc<Mailbox>) -> std::result::Result<(), StoreError> {
+    pub(super) async fn sweep(
+        self: &Arc<Self>,
+        mailbox: &Arc<Mailbox>,
+    ) -> std::result::Result<(), StoreError> {
         let rules = mailbox.rules();
         let (mut level, mut after) = (Level::default(), None);
         loop {

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Weak,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -56,6 +56,8 @@ pub(crate) struct Mailbox {
     pub(super) hop: Hop,
     /// The agent, while the hub serves it.
     agent: Mutex<Weak<ServedAgent>>,
+    /// The version of the stored card that is shown; 0: none is stored.
+    pub(super) card: AtomicU64,
     /// Held while a claim looks for a turn: of many workers of this hub, one reads.
     pub(super) claiming: tokio::sync::Mutex<()>,
     /// Claims that wait.
@@ -138,7 +140,7 @@ impl Mailboxes {
 
 impl Mailbox {
     pub(super) fn new(name: &str, settings: &Settings, label: Label, factory: &AgentFactory) -> Self {
-        let (agent, claiming, waiting_claims, count, workers) = Default::default();
+        let (agent, card, claiming, waiting_claims, count, workers) = Default::default();
         Self {
             name: name.into(),
             settings: ArcSwap::from_pointee(settings.clone()),
@@ -146,6 +148,7 @@ impl Mailbox {
             urls: factory.urls.clone(),
             hop: Hop::new(&factory.hub, name),
             agent,
+            card,
             claiming,
             waiting_claims,
             count,

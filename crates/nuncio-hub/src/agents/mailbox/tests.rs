@@ -7,7 +7,7 @@ mod order;
 
 use std::{path::PathBuf, sync::Arc, sync::atomic::Ordering, time::Duration};
 
-use nuncio_protocol::{CallContext, Caller, Message, Part, Task, TaskState};
+use nuncio_protocol::{CallContext, Caller, Message, Part, SendMessageRequest, Task, TaskState};
 use nuncio_server::{
     store::{MemoryStore, SqliteOptions, SqliteStore, Store},
     testing::{Harness, Say, summary},
@@ -152,7 +152,7 @@ fn reason<T: std::fmt::Debug>(answer: Result<T, Problem>) -> Reason {
 fn in_context(context: &str, text: &str) -> Say {
     let message =
         Message { context_id: Some(context.into()), ..Message::user(random_hex::<8>(), Part::text(text)) };
-    Say::from(message)
+    Say::from(SendMessageRequest { message, ..SendMessageRequest::default() })
 }
 
 /// The member of a task's metadata.

@@ -82,3 +82,26 @@ async fn the_same_lines_at_two_hubs_at_once_are_stored_once() {
     one.update(&lease, 31, &[json!({"completed": ""})]).await.unwrap();
     assert_eq!(one.get(&task).await.artifacts[0].text(), "x".repeat(30));
 }
+
+#[tokio::test]
+async fn a_card_that_a_worker_puts_is_shown_and_survives_a_restart() {
+    for data in Data::all() {
+        let hub = Hub::new(&data, Settings::default()).await;
+        let shown = |hub: &Hub| hub.harness.runtime.card().description.clone();
+        assert!(shown(&hub).contains("No worker has described itself yet"));
+        let card = json!({
+            "name": "Coder", "description": "Writes code", "version": "1", "capabilities": {},
+            "supportedInterfaces": [{"url": "http://10.0.0.1/secret", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}],
+            "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"], "skills": [],
+        });
+        let put = |text: String| super::super::card::publish(&hub.mailboxes, &hub.mailbox, text.into());
+        assert_eq!(reason(put("no card".to_owned()).await), Reason::Invalid);
+        put(card.to_string()).await.unwrap();
+        assert_eq!(shown(&hub), "Writes code");
+        let text = serde_json::to_string(&*hub.harness.runtime.card()).unwrap();
+        assert!(!text.contains("10.0.0.1"), "the address of a worker is nobody's business: {text}");
+        hub.factory.store.close().await;
+        drop(hub);
+        assert_eq!(shown(&Hub::new(&data, Settings::default()).await), "Writes code");
+    }
+}
