@@ -166,7 +166,7 @@ impl Mailboxes {
                     && kept.row.holder.as_ref() == Some(&claim.worker)
                     && (claim.key.is_none() || kept.row.claim != claim.key);
                 if is_own {
-                    self.end_lease(mailbox, kept).await?;
+                    self.end_lease(mailbox, &kept).await?;
                 }
             }
             if is_last {

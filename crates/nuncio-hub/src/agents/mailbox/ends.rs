@@ -44,7 +44,7 @@ impl Mailboxes {
     pub(super) async fn end_lease(
         self: &Arc<Self>,
         mailbox: &Arc<Mailbox>,
-        kept: Kept,
+        kept: &Kept,
     ) -> std::result::Result<bool, StoreError> {
         let due = kept.row.after_lease(&mailbox.rules());
         self.settle(mailbox, kept, due).await
@@ -54,12 +54,12 @@ impl Mailboxes {
     pub(super) async fn settle(
         self: &Arc<Self>,
         mailbox: &Arc<Mailbox>,
-        kept: Kept,
+        kept: &Kept,
         due: Due,
     ) -> std::result::Result<bool, StoreError> {
         let name = &*mailbox.name;
         let reason = match due {
-            Due::Return => return self.put_back(mailbox, &kept).await,
+            Due::Return => return self.put_back(mailbox, kept).await,
             Due::Unclaimed => {
                 let until = Timestamp::from_millis(kept.row.deadline).unwrap_or(Timestamp::MAX);
                 format!("no worker of {name} took it until {until}")
@@ -78,7 +78,7 @@ impl Mailboxes {
             Err(error)
                 if matches!(error.kind(), ErrorKind::TaskNotFound | ErrorKind::UnsupportedOperation) =>
             {
-                self.drop_row(mailbox, &kept).await?;
+                self.drop_row(mailbox, kept).await?;
                 return Ok(true);
             }
             Err(error) => {
@@ -87,7 +87,7 @@ impl Mailboxes {
             }
         };
         let row_key = key(name, kept.turn);
-        match give_up(&self.book, mailbox, &out, &kept, due, reason).await {
+        match give_up(&self.book, mailbox, &out, kept, due, reason).await {
             Ok(gone) => {
                 mailbox.count(-gone);
                 tracing::info!(mailbox = name, task = %kept.row.task, ?due, "a turn of a mailbox was given up");
@@ -123,7 +123,7 @@ impl Mailboxes {
     pub(super) fn settle_later(self: &Arc<Self>, mailbox: &Arc<Mailbox>, kept: Kept, due: Due) {
         let (mailboxes, mailbox) = (Arc::clone(self), Arc::clone(mailbox));
         tokio::spawn(async move {
-            if let Err(error) = mailboxes.settle(&mailbox, kept, due).await {
+            if let Err(error) = mailboxes.settle(&mailbox, &kept, due).await {
                 tracing::debug!(%error, "a turn of a mailbox could not be ended");
             }
         });
@@ -201,7 +201,7 @@ impl Mailboxes {
             for kept in page {
                 level.add(&kept);
                 if let Some(due) = kept.row.due(&rules, self.now(), self.grace(&rules)) {
-                    self.settle(mailbox, kept, due).await?;
+                    self.settle(mailbox, &kept, due).await?;
                 }
             }
             if is_last {
