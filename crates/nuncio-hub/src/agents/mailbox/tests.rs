@@ -43,6 +43,11 @@ impl Data {
         [Self::Memory(MemoryStore::default()), Self::Folder(folder)]
     }
 
+    /// Empty data of one kind.
+    fn nth(kind: usize) -> Self {
+        Self::all().into_iter().nth(kind).unwrap()
+    }
+
     async fn open(&self) -> Arc<dyn Store> {
         match self {
             Self::Memory(data) => Arc::new(data.another()),
