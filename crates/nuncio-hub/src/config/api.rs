@@ -10,6 +10,9 @@ use super::{
     source::finish,
 };
 
+/// The refusal of kinds that only the file and the command line may have.
+const EXPECTED: &str = "expected an agent with a url, a model or a mailbox";
+
 /// Reads an agent.
 ///
 /// # Errors
@@ -24,7 +27,8 @@ pub(crate) fn agent_from_api(name: &AgentName, given: &Map<String, Json>) -> Res
     }
     let loaded = finish(tree, None, Files::sealed(), Findings::default());
     let loaded = loaded.map_err(|problems| told(&path.join("."), &problems.0))?;
-    let agent = loaded.config.agents.into_iter().next().ok_or("missing agent type; set its url or model")?;
+    let agent =
+        loaded.config.agents.into_iter().next().ok_or("missing agent type; set its url, mailbox or model")?;
     let (named, auth) = match &agent.kind {
         AgentKind::Upstream(upstream) => {
             let card = ("card", matches!(upstream.card, Some(CardSource::File(_))));
@@ -33,11 +37,13 @@ pub(crate) fn agent_from_api(name: &AgentName, given: &Map<String, Json>) -> Res
         AgentKind::Model(model) => {
             ([("instructions_file", model.instructions_file.is_some())].to_vec(), &model.auth)
         }
+        // It names nothing outside of the hub.
+        AgentKind::Mailbox(_) => return Ok(Agent { origin: AgentOrigin::Api, ..agent }),
         AgentKind::Demo(_) | AgentKind::Command(_) => {
-            return Err("expected an agent with a url or a model".to_owned());
+            return Err(EXPECTED.to_owned());
         }
         #[cfg(test)]
-        AgentKind::Toy(_) => return Err("expected an agent with a url or a model".to_owned()),
+        AgentKind::Toy(_) => return Err(EXPECTED.to_owned()),
     };
     let of_auth = [("auth.client_cert", auth.identity.is_some()), ("auth.ca", !auth.authorities.is_empty())];
     if let Some((key, _)) = named.iter().chain(&of_auth).find(|(_, is_said)| *is_said) {
@@ -91,6 +97,14 @@ mod tests {
     }
 
     #[test]
+    fn a_mailbox_has_the_keys_of_the_file() {
+        let agent = read(json!({ "mailbox": { "wait_hours": 48, "serial": "none" } })).unwrap();
+        let AgentKind::Mailbox(mailbox) = agent.kind else { panic!("{agent:?}") };
+        assert_eq!((mailbox.wait.as_secs(), mailbox.serial), (48 * 3600, crate::config::Serial::None));
+        assert_eq!(agent.origin, AgentOrigin::Api);
+    }
+
+    #[test]
     fn variables_are_not_looked_up() {
         let agent = read(json!({ "url": "https://a.example", "title": "${HOME}" })).unwrap();
         assert_eq!(agent.title.as_deref(), Some("${HOME}"));
@@ -114,7 +128,7 @@ mod tests {
                 "auth.ca: names a file",
             ),
             (json!({ "url": "https://a.example", "trust": { "keys": ["k"] } }), "trust.keys: names a file"),
-            (json!({ "demo": "echo" }), "expected an agent with a url or a model"),
+            (json!({ "demo": "echo" }), "expected an agent with a url, a model or a mailbox"),
             (json!({ "model": "openai:" }), "model: "),
             (
                 json!({ "model": "openai:#x", "instructions_file": "/etc/passwd" }),
@@ -122,6 +136,8 @@ mod tests {
             ),
             (json!({ "model": "openai:#x", "auth": { "ca": ["/etc/passwd"] } }), "auth.ca: names a file"),
             (json!({ "model": "openai:#x", "tools": ["files"] }), "tools: "),
+            (json!({ "mailbox": { "wait_hour": 1 } }), "wait_hour"),
+            (json!({ "mailbox": {}, "url": "https://a.example" }), "expected only one of"),
             (json!({ "url": "https://a.example", "auth": { "bearer": ["s3cret"] } }), "auth.bearer: "),
         ] {
             let error = read(given.clone()).unwrap_err();

@@ -43,13 +43,17 @@ impl LocalAgent {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         // Nobody calls this hub, so there is nothing to note.
         let (trail, _) = Trail::new(&store);
+        let consents = Arc::new(Consents::new(&store, &trail));
         let identity = Authenticator::open(&config::Identity::default(), &store, trail, true).await?;
         let limits = config::Limits::default();
         let contexts = ContextKey::derived_elsewhere();
         let telemetry = HubTelemetry::start(&config::Telemetry::default())?;
         let mailboxes = Mailboxes::new(&store, contexts.clone(), Arc::clone(&telemetry.metrics));
+        let urls = AgentUrls::new(hub, None);
         let factory = AgentFactory {
-            urls: AgentUrls::new(hub, None),
+            consents,
+            fleet: Arc::new(Fleet::new(&urls)),
+            urls,
             retention: Retention::default(),
             pushing: None,
             options: BindOptions::default(),

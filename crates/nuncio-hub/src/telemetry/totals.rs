@@ -147,7 +147,7 @@ impl CallTotals {
 mod tests {
     use nuncio_protocol::op::Op;
 
-    use super::{super::metrics::Outcome, *};
+    use super::{super::metrics::CallOutcome, *};
 
     #[test]
     fn totals_are_the_calls_that_were_counted() {
@@ -155,11 +155,11 @@ mod tests {
         let agent = metrics.agent("echo");
         let (v1, v03) = (Version::V1_0, Version::V0_3);
         for (version, binding, outcome) in [
-            (v1, Some(Binding::JsonRpc), Outcome::Ok),
-            (v1, Some(Binding::Grpc), Outcome::Ok),
-            (v03, Some(Binding::HttpJson), Outcome::Abandoned),
-            (v1, None, Outcome::Error(ErrorKind::TaskNotFound)),
-            (v03, Some(Binding::HttpJson), Outcome::Error(ErrorKind::Unavailable)),
+            (v1, Some(Binding::JsonRpc), CallOutcome::Ok),
+            (v1, Some(Binding::Grpc), CallOutcome::Ok),
+            (v03, Some(Binding::HttpJson), CallOutcome::Abandoned),
+            (v1, None, CallOutcome::Error(ErrorKind::TaskNotFound)),
+            (v03, Some(Binding::HttpJson), CallOutcome::Error(ErrorKind::Unavailable)),
         ] {
             agent.count(Op::GetTask, version, binding, outcome);
         }
@@ -177,7 +177,7 @@ mod tests {
         ];
         assert_eq!(before.mix().collect::<Vec<_>>(), mix);
         // Served anew after a change of its settings.
-        metrics.agent("echo").count(Op::SendMessage, v1, None, Outcome::Ok);
+        metrics.agent("echo").count(Op::SendMessage, v1, None, CallOutcome::Ok);
         let now = metrics.totals()["echo"].calls.clone();
         assert_eq!((now.calls(), now.clone().since(&before).calls()), (6, 1));
         let mut both = now.clone();

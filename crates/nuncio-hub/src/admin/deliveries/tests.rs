@@ -109,7 +109,14 @@ async fn api() -> (Router, Arc<AtomicUsize>, TrailWriter) {
     let (is_volatile, reloader) = (true, Arc::default());
     let metrics = Arc::<Metrics>::default();
     let memory = MemoryAccount::default();
-    let gauges = Gauges::new(Arc::clone(&metrics), Arc::clone(&store), Arc::clone(&fleet), memory.clone());
+    let AgentFactory { mailboxes, consents, .. } = registry::tests::factory(&store).await;
+    let gauges = Gauges::new(
+        Arc::clone(&metrics),
+        Arc::clone(&store),
+        Arc::clone(&fleet),
+        Arc::clone(&consents),
+        memory.clone(),
+    );
     let facts = HubFacts {
         samples: Arc::new(Samples::new(metrics, Arc::new(gauges))),
         memory,
@@ -120,7 +127,21 @@ async fn api() -> (Router, Arc<AtomicUsize>, TrailWriter) {
     };
     let registry = Arc::new(registry);
     let sessions = Sessions::default();
-    let state = AdminState { fleet, store, is_volatile, wake, registry, identity, reloader, sessions, facts };
+    let audits = Audits::new(&store, None);
+    let state = AdminState {
+        fleet,
+        store,
+        is_volatile,
+        wake,
+        registry,
+        identity,
+        mailboxes,
+        consents,
+        audits,
+        reloader,
+        sessions,
+        facts,
+    };
     let api = Router::new().fallback(table::serve).with_state(Arc::new(EndpointTable::new(Arc::new(state))));
     (api, woken, writer)
 }

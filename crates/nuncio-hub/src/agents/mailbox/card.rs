@@ -1,6 +1,6 @@
 //! The card of a mailbox: what a worker has put there, or a card that says what a mailbox is.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use bytes::Bytes;
 use nuncio_client::FetchedCard;
@@ -25,7 +25,7 @@ const KIND: &str = "mailbox-card";
 /// Bytes of a card.
 const MAX_CARD_BYTES: usize = 256 << 10;
 
-/// The card that callers see.
+/// The card that callers see, made of the stored one.
 pub(super) fn shown(mailbox: &Mailbox, stored: Option<&Record>) -> AgentCard {
     let published = stored.and_then(|record| match read(&record.value) {
         Ok(card) => Some(card),
@@ -34,6 +34,7 @@ pub(super) fn shown(mailbox: &Mailbox, stored: Option<&Record>) -> AgentCard {
             None
         }
     });
+    mailbox.card.store(stored.map_or(0, |record| record.version), Ordering::Relaxed);
     let label = mailbox.label.load();
     match published {
         Some(card) => present(&mailbox.name, &card, &label, &mailbox.urls),
@@ -62,18 +63,18 @@ fn read(body: &[u8]) -> Result<AgentCard, String> {
 pub(super) async fn publish(
     mailboxes: &Arc<Mailboxes>,
     mailbox: &Arc<Mailbox>,
-    body: &Bytes,
+    body: Bytes,
 ) -> Result<(), Problem> {
     if body.len() > MAX_CARD_BYTES {
         return Err(Problem::invalid(format!("the card has more than {MAX_CARD_BYTES} bytes")));
     }
-    read(body).map_err(|why| Problem::invalid(format!("the body is no agent card: {why}")))?;
+    read(&body).map_err(|why| Problem::invalid(format!("the body is no agent card: {why}")))?;
     let store = mailboxes.book.store();
-    if stored(&**store, &mailbox.name).await?.is_some_and(|record| record.value == *body) {
+    if stored(&**store, &mailbox.name).await?.is_some_and(|record| record.value == body) {
         return Ok(());
     }
     let (kind, key, at) = (KIND.into(), Arc::clone(&mailbox.name), clock::now());
-    let put = PutRecord { kind, key, value: body.clone(), at, expect: Expect::Anything };
+    let put = PutRecord { kind, key, value: body, at, expect: Expect::Anything };
     store.put_records(vec![put]).await?;
     store.signals().send(changes(), &mailbox.name);
     show(mailboxes, mailbox).await?;
@@ -85,9 +86,13 @@ pub(super) fn changes() -> Topic {
     Topic::Records(KIND.into())
 }
 
-/// Shows the stored card from now on.
+/// Shows the stored card from now on, if it is not shown yet.
 pub(super) async fn show(mailboxes: &Arc<Mailboxes>, mailbox: &Arc<Mailbox>) -> Result<(), StoreError> {
     let stored = stored(&**mailboxes.book.store(), &mailbox.name).await?;
+    let version = stored.as_ref().map_or(0, |record| record.version);
+    if version == mailbox.card.load(Ordering::Relaxed) {
+        return Ok(());
+    }
     let Some(agent) = mailbox.agent() else { return Ok(()) };
     let Some(runtime) = agent.runtime() else { return Ok(()) };
     let executor = MailboxExecutor { mailbox: Arc::clone(mailbox), mailboxes: Arc::clone(mailboxes) };

@@ -10,6 +10,7 @@ use nuncio_server::{
 use tokio::time::Instant;
 
 use super::{
+    card,
     executor::status,
     memo::TaskMemo,
     registry::{Mailbox, Mailboxes},
@@ -17,7 +18,7 @@ use super::{
 use crate::{
     agents::{
         hex::random_hex,
-        lease::{Book, Due, Kept, PAGE, Poison, Stage, changes, key, now_millis},
+        lease::{Book, Due, Kept, PAGE, Poison, Stage, changes, key},
     },
     clock,
     telemetry::LeaseEnd,
@@ -43,7 +44,7 @@ impl Mailboxes {
     pub(super) async fn end_lease(
         self: &Arc<Self>,
         mailbox: &Arc<Mailbox>,
-        kept: Kept,
+        kept: &Kept,
     ) -> std::result::Result<bool, StoreError> {
         let due = kept.row.after_lease(&mailbox.rules());
         self.settle(mailbox, kept, due).await
@@ -53,12 +54,12 @@ impl Mailboxes {
     pub(super) async fn settle(
         self: &Arc<Self>,
         mailbox: &Arc<Mailbox>,
-        kept: Kept,
+        kept: &Kept,
         due: Due,
     ) -> std::result::Result<bool, StoreError> {
         let name = &*mailbox.name;
         let reason = match due {
-            Due::Return => return self.put_back(mailbox, &kept).await,
+            Due::Return => return self.put_back(mailbox, kept).await,
             Due::Unclaimed => {
                 let until = Timestamp::from_millis(kept.row.deadline).unwrap_or(Timestamp::MAX);
                 format!("no worker of {name} took it until {until}")
@@ -77,7 +78,7 @@ impl Mailboxes {
             Err(error)
                 if matches!(error.kind(), ErrorKind::TaskNotFound | ErrorKind::UnsupportedOperation) =>
             {
-                self.drop_row(mailbox, &kept).await?;
+                self.drop_row(mailbox, kept).await?;
                 return Ok(true);
             }
             Err(error) => {
@@ -86,7 +87,7 @@ impl Mailboxes {
             }
         };
         let row_key = key(name, kept.turn);
-        match give_up(&self.book, mailbox, &out, &kept, due, reason).await {
+        match give_up(&self.book, mailbox, &out, kept, due, reason).await {
             Ok(gone) => {
                 mailbox.count(-gone);
                 tracing::info!(mailbox = name, task = %kept.row.task, ?due, "a turn of a mailbox was given up");
@@ -106,7 +107,7 @@ impl Mailboxes {
     async fn put_back(&self, mailbox: &Mailbox, kept: &Kept) -> std::result::Result<bool, StoreError> {
         let name = &*mailbox.name;
         let mut row = kept.row.clone();
-        row.put_back(&mailbox.rules(), now_millis());
+        row.put_back(&mailbox.rules(), self.now());
         if self.book.change(name, kept, row, None).await?.is_none() {
             return Ok(false);
         }
@@ -122,7 +123,7 @@ impl Mailboxes {
     pub(super) fn settle_later(self: &Arc<Self>, mailbox: &Arc<Mailbox>, kept: Kept, due: Due) {
         let (mailboxes, mailbox) = (Arc::clone(self), Arc::clone(mailbox));
         tokio::spawn(async move {
-            if let Err(error) = mailboxes.settle(&mailbox, kept, due).await {
+            if let Err(error) = mailboxes.settle(&mailbox, &kept, due).await {
                 tracing::debug!(%error, "a turn of a mailbox could not be ended");
             }
         });
@@ -139,10 +140,23 @@ impl Mailboxes {
             let mut signals = store.signals().subscribe(changes());
             loop {
                 match signals.next().await {
-                    Heard::Keys(names) => {
-                        names.iter().for_each(|name| self.wakes.wake(name));
-                    }
+                    Heard::Keys(names) => names.iter().for_each(|name| self.wakes.wake(name)),
                     Heard::Everything => self.wakes.wake_all(),
+                }
+            }
+        };
+        let hear_of_cards = async {
+            let store = self.book.store();
+            if !store.is_shared() {
+                return std::future::pending().await;
+            }
+            let mut signals = store.signals().subscribe(card::changes());
+            loop {
+                let heard = signals.next().await;
+                for mailbox in self.all().iter().filter(|mailbox| heard.concerns(&mailbox.name)) {
+                    if let Err(error) = card::show(&self, mailbox).await {
+                        tracing::debug!(%error, "a card that was put at another hub cannot be read");
+                    }
                 }
             }
         };
@@ -168,12 +182,16 @@ impl Mailboxes {
         };
         tokio::select! {
             never = hear => never,
+            never = hear_of_cards => never,
             never = sweep => never,
         }
     }
 
     /// Looks at every turn of a mailbox once.
-    async fn sweep(self: &Arc<Self>, mailbox: &Arc<Mailbox>) -> std::result::Result<(), StoreError> {
+    pub(super) async fn sweep(
+        self: &Arc<Self>,
+        mailbox: &Arc<Mailbox>,
+    ) -> std::result::Result<(), StoreError> {
         let rules = mailbox.rules();
         let (mut level, mut after) = (Level::default(), None);
         loop {
@@ -182,8 +200,8 @@ impl Mailboxes {
             after = page.last().map(|kept| kept.turn);
             for kept in page {
                 level.add(&kept);
-                if let Some(due) = kept.row.due(&rules, now_millis(), self.grace(&rules)) {
-                    self.settle(mailbox, kept, due).await?;
+                if let Some(due) = kept.row.due(&rules, self.now(), self.grace(&rules)) {
+                    self.settle(mailbox, &kept, due).await?;
                 }
             }
             if is_last {
@@ -191,7 +209,7 @@ impl Mailboxes {
             }
         }
         mailbox.counted(level.waiting + level.leased);
-        self.metrics.mailbox(&mailbox.name, level.waiting, level.leased, level.oldest_age());
+        self.metrics.mailbox(&mailbox.name, level.waiting, level.leased, level.oldest_age(self.now()));
         Ok(())
     }
 }
@@ -254,8 +272,8 @@ impl Level {
     }
 
     /// The age of the oldest turn that waits.
-    fn oldest_age(&self) -> Duration {
-        let age = self.oldest.map_or(0, |oldest| now_millis().saturating_sub(oldest));
+    fn oldest_age(&self, now: i64) -> Duration {
+        let age = self.oldest.map_or(0, |oldest| now.saturating_sub(oldest));
         Duration::from_millis(u64::try_from(age).unwrap_or_default())
     }
 }

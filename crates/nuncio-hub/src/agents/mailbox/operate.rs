@@ -123,7 +123,7 @@ impl Mailboxes {
         .await?;
         let mut ended = 0;
         for kept in held {
-            ended += usize::from(self.end_lease(&mailbox, kept).await?);
+            ended += usize::from(self.end_lease(&mailbox, &kept).await?);
         }
         Ok(Some(ended))
     }

@@ -106,7 +106,7 @@ impl PullApi {
             }
             Call::Card => {
                 let body = self.body(body).await?;
-                card::publish(&self.mailboxes, &mailbox, &body).await?;
+                card::publish(&self.mailboxes, &mailbox, body).await?;
                 Ok(StatusCode::NO_CONTENT.into_response())
             }
         }

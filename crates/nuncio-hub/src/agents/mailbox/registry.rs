@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Weak,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -42,6 +42,8 @@ pub(crate) struct Mailboxes {
     pub(super) metrics: Arc<Metrics>,
     /// The time at which this hub started: leases of before are good for one more lease time.
     started: i64,
+    #[cfg(test)]
+    pub(super) skew: std::sync::atomic::AtomicI64,
     served: Mutex<HashMap<String, Arc<Mailbox>>>,
 }
 
@@ -54,6 +56,8 @@ pub(crate) struct Mailbox {
     pub(super) hop: Hop,
     /// The agent, while the hub serves it.
     agent: Mutex<Weak<ServedAgent>>,
+    /// The version of the stored card that is shown; 0: none is stored.
+    pub(super) card: AtomicU64,
     /// Held while a claim looks for a turn: of many workers of this hub, one reads.
     pub(super) claiming: tokio::sync::Mutex<()>,
     /// Claims that wait.
@@ -73,7 +77,28 @@ impl Mailboxes {
     pub(crate) fn new(store: &Arc<dyn Store>, contexts: ContextKey, metrics: Arc<Metrics>) -> Arc<Self> {
         let (wakes, served) = Default::default();
         let started = now_millis();
-        Arc::new(Self { book: Book::new(store), wakes, contexts, metrics, started, served })
+        Arc::new(Self {
+            book: Book::new(store),
+            wakes,
+            contexts,
+            metrics,
+            started,
+            #[cfg(test)]
+            skew: std::sync::atomic::AtomicI64::default(),
+            served,
+        })
+    }
+
+    /// The current time in milliseconds.
+    #[cfg(not(test))]
+    pub(super) fn now(&self) -> i64 {
+        now_millis()
+    }
+
+    /// The current time in milliseconds, which tests put forward.
+    #[cfg(test)]
+    pub(super) fn now(&self) -> i64 {
+        now_millis() + self.skew.load(Ordering::Relaxed)
     }
 
     /// The mailbox of this name, if it is served.
@@ -115,7 +140,7 @@ impl Mailboxes {
 
 impl Mailbox {
     pub(super) fn new(name: &str, settings: &Settings, label: Label, factory: &AgentFactory) -> Self {
-        let (agent, claiming, waiting_claims, count, workers) = Default::default();
+        let (agent, card, claiming, waiting_claims, count, workers) = Default::default();
         Self {
             name: name.into(),
             settings: ArcSwap::from_pointee(settings.clone()),
@@ -123,6 +148,7 @@ impl Mailbox {
             urls: factory.urls.clone(),
             hop: Hop::new(&factory.hub, name),
             agent,
+            card,
             claiming,
             waiting_claims,
             count,

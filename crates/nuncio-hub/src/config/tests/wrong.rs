@@ -121,10 +121,13 @@ fn what_is_no_toml() {
 
 #[test]
 fn agents_that_cannot_be() {
-    check("[agents.a]", &["1:1: agents.a: missing agent type; set one of url, command, model and demo"]);
+    check(
+        "[agents.a]",
+        &["1:1: agents.a: missing agent type; set one of url, command, model, mailbox and demo"],
+    );
     check(
         "[agents.a]\nurl = \"https://a\"\ncommand = \"b\"",
-        &["expected only one of url, command, model and demo"],
+        &["expected only one of url, command, model, mailbox and demo"],
     );
     check(
         "[agents.a]\ncommand = \"b\"\nmode = \"proxy\"",

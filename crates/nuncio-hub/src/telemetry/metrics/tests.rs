@@ -62,6 +62,9 @@ fn all_touched() -> Arc<Metrics> {
     translations.count(Version::V0_3, Some(Binding::JsonRpc), true);
     translations.count(Version::V1_0, Some(Binding::Grpc), true);
     metrics.add_model_tokens("echo", "input", 3);
+    metrics.mailbox("coder", 2, 1, Duration::from_secs(3));
+    metrics.lease_offered("coder");
+    metrics.lease_ended("coder", LeaseEnd::Done);
     metrics.agent_is("echo", false);
     metrics.reloaded(true);
     metrics.reloaded(false);

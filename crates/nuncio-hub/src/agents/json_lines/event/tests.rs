@@ -99,7 +99,7 @@ fn what_is_not_understood_says_why() {
         (r#"{"status":"canceled"}"#, "expected one of working"),
         (r#"{"status":7}"#, "expected one of working"),
         (r#"{"status":"working","text":"a","parts":[]}"#, r#"both "text" and "parts""#),
-        (r#"{"statusUpdate":{"status":{"state":"TASK_STATE_CANCELED"}}}"#, "which a program may not set"),
+        (r#"{"statusUpdate":{"status":{"state":"TASK_STATE_CANCELED"}}}"#, "which an agent may not set"),
         (r#"{"statusUpdate":{}}"#, "TASK_STATE_UNSPECIFIED"),
         (r#"{"text":7}"#, r#"a wrong value in "text""#),
         (r#"{"text":"x","last":"yes"}"#, r#"a wrong value in "last""#),
