@@ -146,9 +146,9 @@ where
     F: Future<Output = Result<Reply<R::Answer>, AdminProblem>>,
 {
     let named = request.names().join(" ");
-    let Reply { answer, subject, .. } = handler(Arc::clone(state), request).await?;
+    let Reply { answer, subject, principal, .. } = handler(Arc::clone(state), request).await?;
     if let Some(what) = R::TRAIL {
-        state.note(what, subject.unwrap_or(named));
+        state.note(what, subject.unwrap_or(named), principal);
     }
     Ok(answer)
 }

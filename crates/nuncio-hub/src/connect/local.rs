@@ -14,9 +14,9 @@ use url::Url;
 
 use crate::{
     agent_urls::AgentUrls,
-    agents::{self, AgentFactory, ContextKey, Mailboxes},
+    agents::{self, AgentFactory, Consents, ContextKey, Mailboxes},
     config,
-    fleet::{Condition, ServedAgent},
+    fleet::{Condition, Fleet, ServedAgent},
     identity::Authenticator,
     limits::Callers,
     registry::PrepareAgent as _,

@@ -27,7 +27,7 @@ use url::Url;
 
 use super::{
     super::{
-        HubFacts, Sessions,
+        Audits, HubFacts, Sessions,
         api::StoreKind,
         table::{self, EndpointTable},
     },
