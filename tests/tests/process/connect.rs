@@ -172,7 +172,8 @@ async fn an_invitation_becomes_a_mailbox_once() {
 
     let published = cli(&["card", "get", &office.hub.agent("guest")]).await;
     assert!(published.stdout.contains("Is here for a while."), "{published:?}");
-    let connect = ["connect", "guest", "--hub", &office.hub.base, "--key-file", path(&key), "--to", "cmd:cat"];
+    let connect =
+        ["connect", "guest", "--hub", &office.hub.base, "--key-file", path(&key), "--to", "cmd:cat"];
     let _connector = start(&connect);
     let sent = cli(&["send", &office.hub.agent("guest"), "hello"]).await;
     assert_eq!((sent.code, sent.stdout.contains("hello")), (Some(0), true), "{sent:?}");

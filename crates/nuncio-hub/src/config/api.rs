@@ -25,8 +25,15 @@ pub(crate) fn agent_from_api(name: &AgentName, given: &Map<String, Json>) -> Res
     let loaded = finish(tree, None, Files::sealed(), Findings::default());
     let loaded = loaded.map_err(|problems| told(&path.join("."), &problems.0))?;
     let agent = loaded.config.agents.into_iter().next().ok_or("missing agent type; set its url")?;
-    let AgentKind::Upstream(upstream) = &agent.kind else {
-        return Err("expected an agent with a url".to_owned());
+    let upstream = match &agent.kind {
+        AgentKind::Upstream(upstream) => upstream,
+        // It names nothing outside of the hub.
+        AgentKind::Mailbox(_) => return Ok(Agent { origin: AgentOrigin::Api, ..agent }),
+        AgentKind::Demo(_) | AgentKind::Command(_) | AgentKind::Model(_) => {
+            return Err("expected an agent with a url, or a mailbox".to_owned());
+        }
+        #[cfg(test)]
+        AgentKind::Toy(_) => return Err("expected an agent with a url, or a mailbox".to_owned()),
     };
     let named = [
         ("card", matches!(upstream.card, Some(CardSource::File(_)))),
@@ -76,6 +83,14 @@ mod tests {
     }
 
     #[test]
+    fn a_mailbox_has_the_keys_of_the_file() {
+        let agent = read(json!({ "mailbox": { "wait_hours": 48, "serial": "none" } })).unwrap();
+        let AgentKind::Mailbox(mailbox) = agent.kind else { panic!("{agent:?}") };
+        assert_eq!((mailbox.wait.as_secs(), mailbox.serial), (48 * 3600, crate::config::Serial::None));
+        assert_eq!(agent.origin, AgentOrigin::Api);
+    }
+
+    #[test]
     fn variables_are_not_looked_up() {
         let agent = read(json!({ "url": "https://a.example", "title": "${HOME}" })).unwrap();
         assert_eq!(agent.title.as_deref(), Some("${HOME}"));
@@ -100,6 +115,8 @@ mod tests {
             ),
             (json!({ "url": "https://a.example", "trust": { "keys": ["k"] } }), "trust.keys: names a file"),
             (json!({ "demo": "echo" }), "expected an agent with a url"),
+            (json!({ "mailbox": { "wait_hour": 1 } }), "wait_hour"),
+            (json!({ "mailbox": {}, "url": "https://a.example" }), "expected only one of"),
             (json!({ "url": "https://a.example", "auth": { "bearer": ["s3cret"] } }), "auth.bearer: "),
         ] {
             let error = read(given.clone()).unwrap_err();

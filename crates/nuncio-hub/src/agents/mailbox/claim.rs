@@ -18,7 +18,7 @@ use super::{
 };
 use crate::agents::{
     json_lines::input::{Input, Parts},
-    lease::{Due, FIRST_PAGE, Found, Kept, PAGE, Scan, Stage, key, now_millis},
+    lease::{Due, FIRST_PAGE, Found, Kept, PAGE, Scan, Stage, key},
 };
 
 /// Claims of one mailbox that may wait at this hub.
@@ -125,7 +125,7 @@ impl Mailboxes {
             let page = self.book.page(name, after, limit).await?;
             let (is_last, last) = (page.len() < limit, page.last().map(|kept| kept.turn));
             for kept in page {
-                let now = now_millis();
+                let now = self.now();
                 let mut row = kept.row.clone();
                 match row.due(&rules, now, self.grace(&rules)) {
                     None => {}

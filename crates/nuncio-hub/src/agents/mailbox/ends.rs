@@ -17,7 +17,7 @@ use super::{
 use crate::{
     agents::{
         hex::random_hex,
-        lease::{Book, Due, Kept, PAGE, Poison, Stage, changes, key, now_millis},
+        lease::{Book, Due, Kept, PAGE, Poison, Stage, changes, key},
     },
     clock,
     telemetry::LeaseEnd,
@@ -106,7 +106,7 @@ impl Mailboxes {
     async fn put_back(&self, mailbox: &Mailbox, kept: &Kept) -> std::result::Result<bool, StoreError> {
         let name = &*mailbox.name;
         let mut row = kept.row.clone();
-        row.put_back(&mailbox.rules(), now_millis());
+        row.put_back(&mailbox.rules(), self.now());
         if self.book.change(name, kept, row, None).await?.is_none() {
             return Ok(false);
         }
@@ -182,7 +182,7 @@ impl Mailboxes {
             after = page.last().map(|kept| kept.turn);
             for kept in page {
                 level.add(&kept);
-                if let Some(due) = kept.row.due(&rules, now_millis(), self.grace(&rules)) {
+                if let Some(due) = kept.row.due(&rules, self.now(), self.grace(&rules)) {
                     self.settle(mailbox, kept, due).await?;
                 }
             }
@@ -191,7 +191,7 @@ impl Mailboxes {
             }
         }
         mailbox.counted(level.waiting + level.leased);
-        self.metrics.mailbox(&mailbox.name, level.waiting, level.leased, level.oldest_age());
+        self.metrics.mailbox(&mailbox.name, level.waiting, level.leased, level.oldest_age(self.now()));
         Ok(())
     }
 }
@@ -254,8 +254,8 @@ impl Level {
     }
 
     /// The age of the oldest turn that waits.
-    fn oldest_age(&self) -> Duration {
-        let age = self.oldest.map_or(0, |oldest| now_millis().saturating_sub(oldest));
+    fn oldest_age(&self, now: i64) -> Duration {
+        let age = self.oldest.map_or(0, |oldest| now.saturating_sub(oldest));
         Duration::from_millis(u64::try_from(age).unwrap_or_default())
     }
 }

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::agents::{
     hex::random_hex,
-    lease::{Book, CallData, Kept, Owner, PAGE, Stage, Trace, TurnId, TurnRow, key, millis, now_millis},
+    lease::{Book, CallData, Kept, Owner, PAGE, Stage, Trace, TurnId, TurnRow, key, millis},
 };
 
 /// `Retry-After` of a mailbox that is full.
@@ -65,7 +65,7 @@ impl Executor for MailboxExecutor {
             accepted_output_modes: cx.configuration.accepted_output_modes.clone(),
             metadata: cx.metadata.clone(),
         };
-        let now = now_millis();
+        let now = mailboxes.now();
         let row = TurnRow {
             owner: owner(&cx, out.scope()),
             task: cx.task_id.clone(),

@@ -25,6 +25,8 @@ mod problem;
 mod pull;
 mod register;
 mod registry;
+#[cfg(test)]
+mod tests;
 mod update;
 
 use std::sync::Arc;

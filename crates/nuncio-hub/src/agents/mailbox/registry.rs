@@ -42,6 +42,8 @@ pub(crate) struct Mailboxes {
     pub(super) metrics: Arc<Metrics>,
     /// The time at which this hub started: leases of before are good for one more lease time.
     started: i64,
+    #[cfg(test)]
+    pub(super) skew: std::sync::atomic::AtomicI64,
     served: Mutex<HashMap<String, Arc<Mailbox>>>,
 }
 
@@ -73,7 +75,28 @@ impl Mailboxes {
     pub(crate) fn new(store: &Arc<dyn Store>, contexts: ContextKey, metrics: Arc<Metrics>) -> Arc<Self> {
         let (wakes, served) = Default::default();
         let started = now_millis();
-        Arc::new(Self { book: Book::new(store), wakes, contexts, metrics, started, served })
+        Arc::new(Self {
+            book: Book::new(store),
+            wakes,
+            contexts,
+            metrics,
+            started,
+            #[cfg(test)]
+            skew: std::sync::atomic::AtomicI64::default(),
+            served,
+        })
+    }
+
+    /// The current time in milliseconds.
+    #[cfg(not(test))]
+    pub(super) fn now(&self) -> i64 {
+        now_millis()
+    }
+
+    /// The current time in milliseconds, which tests put forward.
+    #[cfg(test)]
+    pub(super) fn now(&self) -> i64 {
+        now_millis() + self.skew.load(Ordering::Relaxed)
     }
 
     /// The mailbox of this name, if it is served.

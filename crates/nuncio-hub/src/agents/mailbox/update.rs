@@ -28,7 +28,7 @@ use super::{
 use crate::{
     agents::{
         hex::random_hex,
-        lease::{Book, Kept, LeaseId, NewMemo, Stage, Tombstone, TurnId, TurnRow, key, now_millis},
+        lease::{Book, Kept, LeaseId, NewMemo, Stage, Tombstone, TurnId, TurnRow, key},
     },
     telemetry::LeaseEnd,
 };
@@ -189,7 +189,7 @@ impl Mailboxes {
                 return Err(Problem::new(Reason::Begun, why));
             }
             let mut row = kept.row.clone();
-            row.hand_back(&mailbox.rules(), now_millis());
+            row.hand_back(&mailbox.rules(), self.now());
             if self.book.change(&mailbox.name, &kept, row, None).await?.is_some() {
                 self.announce(&mailbox.name);
                 return Ok(());
@@ -216,7 +216,7 @@ impl Mailboxes {
     /// Lets the lease go on; `None` if another writer came first.
     async fn renew(&self, mailbox: &Mailbox, kept: &Kept) -> Result<Option<Kept>, StoreError> {
         let mut row = kept.row.clone();
-        row.renew(&mailbox.rules(), now_millis());
+        row.renew(&mailbox.rules(), self.now());
         self.book.change(&mailbox.name, kept, row, None).await
     }
 
@@ -245,7 +245,7 @@ impl Mailboxes {
         let name = &*mailbox.name;
         if kept.row.stage == Stage::Begun && new.iter().all(|line| matches!(line, Line::Memo(_))) {
             let mut row = kept.row.clone();
-            row.renew(&mailbox.rules(), now_millis());
+            row.renew(&mailbox.rules(), self.now());
             for line in new {
                 if let Line::Memo(memo) = line {
                     take_memo(&mut row, memo);
@@ -267,7 +267,7 @@ impl Mailboxes {
             Err(error) => return Err(Problem::of_write(&error).into()),
         };
         let mut row = kept.row.clone();
-        row.renew(&mailbox.rules(), now_millis());
+        row.renew(&mailbox.rules(), self.now());
         let mut entries = Entries { mailbox, out: &out, turn: kept.turn, version: kept.version };
         let mut rest = new;
         if row.stage == Stage::Offered {

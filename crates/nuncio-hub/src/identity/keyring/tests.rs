@@ -79,7 +79,7 @@ async fn nothing_that_is_kept_is_the_key() {
     let keyring = keyring(&store).await;
     let (_, first) = keyring.create(NewApiKey::named("a")).await.unwrap();
     let (_, second) = keyring.rotate("a", DAY).await.unwrap();
-    let records = keyring.all(KEY).await.unwrap();
+    let records = keyring.all(CALLERS.key).await.unwrap();
     let kept = String::from_utf8(records[0].value.to_vec()).unwrap();
     for text in [first, second] {
         let secret = text.reveal().rsplit('_').next().unwrap();

@@ -5,13 +5,14 @@ use std::{collections::BTreeSet, path::Path};
 use nuncio_hub::{
     Hub,
     admin::api::{
-        AddAgent, AgentSettings, CancelTask, ChangeAgent, CreateInvitation, CreateKey, CreateMailbox, DeleteKey,
-        DeliveryFilter, EraseTasks, ErasureTarget, KeyRotation, ListAgents, ListDeliveries, ListInvitations, ListKeys,
-        ListMailboxes, ListTasks, ListTrail, MailboxRetry, MailboxRotation, NewAgent, NewInvitation, NewKey, NewMailbox,
-        Paging, RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig, ReloadOptions, RemoveAgent,
-        RemoveMailbox, ReplayDelivery, RetryMailbox, RevokeInvitation, RevokeKey, RotateKey, RotateMailbox, ShowAbout,
-        ShowAgent, ShowAgentHealth, ShowConfig, ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowMailbox,
-        ShowTask, TakeOver, TakeOverLeases, TaskFilter, TimelineOptions, TrailFilter, What,
+        AddAgent, AgentSettings, CancelTask, ChangeAgent, CreateInvitation, CreateKey, CreateMailbox,
+        DeleteKey, DeliveryFilter, EraseTasks, ErasureTarget, KeyRotation, ListAgents, ListDeliveries,
+        ListInvitations, ListKeys, ListMailboxes, ListTasks, ListTrail, MailboxRetry, MailboxRotation,
+        NewAgent, NewInvitation, NewKey, NewMailbox, Paging, RedriveDeliveries, RedriveFilter, RefreshAgent,
+        ReloadConfig, ReloadOptions, RemoveAgent, RemoveMailbox, ReplayDelivery, RetryMailbox,
+        RevokeInvitation, RevokeKey, RotateKey, RotateMailbox, ShowAbout, ShowAgent, ShowAgentHealth,
+        ShowConfig, ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowMailbox, ShowTask, TakeOver,
+        TakeOverLeases, TaskFilter, TimelineOptions, TrailFilter, What,
     },
     config::{self, Config},
 };

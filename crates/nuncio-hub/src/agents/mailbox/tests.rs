@@ -1,0 +1,161 @@
+//! Every row of the table of behaviour in `docs/mailboxes.md`, over a store in memory and one on disk.
+
+mod ends;
+mod hubs;
+mod lines;
+mod order;
+
+use std::{path::PathBuf, sync::Arc, sync::atomic::Ordering, time::Duration};
+
+use nuncio_protocol::{CallContext, Caller, Message, Part, Task, TaskState};
+use nuncio_server::{
+    store::{MemoryStore, SqliteOptions, SqliteStore, Store},
+    testing::{Harness, Say, summary},
+};
+use serde_json::{Value, json};
+
+use super::{
+    claim::Claim,
+    problem::{Problem, Reason},
+    registry::{Mailbox, Mailboxes},
+};
+use crate::{
+    agents::{AgentFactory, hex::random_hex},
+    config::{self, AgentKind, AgentOrigin, Mailbox as Settings},
+    fleet::ServedAgent,
+    registry::PrepareAgent as _,
+};
+
+/// The name of the mailbox.
+const NAME: &str = "coder";
+
+/// Data that several hubs can open.
+enum Data {
+    Memory(MemoryStore),
+    Folder(PathBuf),
+}
+
+impl Data {
+    /// Empty data of each kind.
+    fn all() -> [Self; 2] {
+        let folder = std::env::temp_dir().join(format!("nuncio-mailbox-{}", random_hex::<8>()));
+        std::fs::create_dir_all(&folder).unwrap();
+        [Self::Memory(MemoryStore::default()), Self::Folder(folder)]
+    }
+
+    async fn open(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Memory(data) => Arc::new(data.another()),
+            Self::Folder(folder) => {
+                Arc::new(SqliteStore::open(&folder.join("hub.db"), SqliteOptions::default()).await.unwrap())
+            }
+        }
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        if let Self::Folder(folder) = self {
+            let _ = std::fs::remove_dir_all(folder);
+        }
+    }
+}
+
+/// A hub with one mailbox.
+struct Hub {
+    factory: Arc<AgentFactory>,
+    _agent: Arc<ServedAgent>,
+    mailboxes: Arc<Mailboxes>,
+    mailbox: Arc<Mailbox>,
+    harness: Harness,
+}
+
+impl Hub {
+    async fn new(data: &Data, settings: Settings) -> Self {
+        let store = data.open().await;
+        let factory = Arc::new(crate::registry::tests::factory(&store).await);
+        let kind = AgentKind::Mailbox(Box::new(settings));
+        let wanted = config::Agent::new(NAME.parse().unwrap(), kind, AgentOrigin::Flag);
+        let agent = Arc::clone(&factory).prepare(wanted, None).await.unwrap()().unwrap();
+        let mailboxes = Arc::clone(&factory.mailboxes);
+        let mailbox = mailboxes.find(NAME).unwrap();
+        let (runtime, store) = (agent.runtime().unwrap().clone(), Arc::new(MemoryStore::default().into()));
+        let harness = Harness { runtime, store, cx: CallContext::default() };
+        Self { factory, _agent: agent, mailboxes, mailbox, harness }
+    }
+
+    /// Puts the clock of the hub forward.
+    fn later(&self, time: Duration) {
+        let millis = i64::try_from(time.as_millis()).unwrap();
+        self.mailboxes.skew.fetch_add(millis, Ordering::Relaxed);
+    }
+
+    async fn sweep(&self) {
+        self.mailboxes.sweep(&self.mailbox).await.unwrap();
+    }
+
+    /// The answer to a claim under this key; `None` if there is no turn.
+    async fn claim_as(&self, worker: &str, key: Option<&str>) -> Option<Value> {
+        let claim = Claim {
+            worker: worker.to_owned(),
+            key: key.map(str::to_owned),
+            take_over: false,
+            wait: Duration::ZERO,
+        };
+        let handed = self.mailboxes.claim(&self.mailbox, &claim).await.unwrap()?;
+        Some(serde_json::from_slice(&handed.json).unwrap())
+    }
+
+    async fn claim(&self) -> Option<Value> {
+        self.claim_as("w1", None).await
+    }
+
+    /// Sends lines of which the first has this number.
+    async fn update(&self, lease: &Value, first: u64, lines: &[Value]) -> Result<Value, Problem> {
+        let body: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let progress = self.mailboxes.update(&self.mailbox, &id(lease), first, body.as_bytes()).await?;
+        Ok(serde_json::to_value(progress).unwrap())
+    }
+
+    async fn heartbeat(&self, lease: &Value) -> Result<Value, Problem> {
+        let progress = self.mailboxes.heartbeat(&self.mailbox, &id(lease), Duration::ZERO).await?;
+        Ok(serde_json::to_value(progress).unwrap())
+    }
+
+    async fn begin(&self, said: impl Into<Say>) -> Task {
+        self.harness.begin(said).await.unwrap()
+    }
+
+    async fn get(&self, task: &Task) -> Task {
+        self.harness.get(&task.id).await.unwrap()
+    }
+
+    /// The task in one line, without the times in it.
+    async fn told(&self, task: &Task) -> String {
+        summary(&self.get(task).await)
+    }
+
+    async fn turns(&self) -> usize {
+        self.mailboxes.count(&self.mailbox).await.unwrap()
+    }
+}
+
+fn id(lease: &Value) -> crate::agents::lease::LeaseId {
+    lease["lease"].as_str().unwrap().parse().unwrap()
+}
+
+fn reason<T: std::fmt::Debug>(answer: Result<T, Problem>) -> Reason {
+    answer.unwrap_err().reason
+}
+
+/// A message in this conversation.
+fn in_context(context: &str, text: &str) -> Say {
+    let message =
+        Message { context_id: Some(context.into()), ..Message::user(random_hex::<8>(), Part::text(text)) };
+    Say::from(message)
+}
+
+/// The member of a task's metadata.
+fn metadata(task: &Task, name: &str) -> Value {
+    task.metadata.get(name).map_or(Value::Null, |value| serde_json::from_str(value.as_str()).unwrap())
+}
