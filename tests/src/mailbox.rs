@@ -384,7 +384,8 @@ async fn lease_call(
             })
             .await;
             let lease = news.unwrap_or_else(|| shared.lock().leases[number].clone());
-            if lease.lost {
+            // A lease that is over is as unknown as one that is lost.
+            if lease.lost || lease.is_done() {
                 return problem(409, "lease-lost", &json!({}));
             }
             axum::Json(standing(&lease)).into_response()

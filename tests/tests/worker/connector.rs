@@ -2,7 +2,7 @@
 
 use nuncio_client::worker::Worker;
 use nuncio_hub::{
-    ConnectOptions, Connector, Report,
+    ConnectOptions, Connector, LeaseEnd, Report,
     config::{Given, Origin, Source, Told, agent_spec},
 };
 use nuncio_server::bind::BindOptions;
@@ -111,6 +111,7 @@ async fn an_agent_answers_through_its_mailbox() {
         hub.offer(script, &json!({}));
         let lease = done(&hub, 0).await;
         assert_eq!(told(&lease), expected, "{script}");
+        connector.until("the end", |report| matches!(report, Report::Ends(_, LeaseEnd::State(_)))).await;
         connector.end().await.unwrap();
     }
 }
@@ -245,6 +246,8 @@ async fn an_answer_reaches_the_task_that_has_asked() {
     hub.offer("show; completed thanks", &json!({ "memo": memo, "task": task, "repeatId": "r-2" }));
     let lease = done(&hub, 1).await;
     assert_eq!(lease.brief().last().map(String::as_str), Some("completed thanks"));
+    let memos: Vec<_> = lease.lines.iter().filter_map(|line| line.get("memo")).collect();
+    assert_eq!(memos, [memo], "the turn has a memo of its own, so that a lost worker is followed by another");
     connector.end().await.unwrap();
 }
 

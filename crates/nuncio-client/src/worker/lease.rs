@@ -224,6 +224,8 @@ impl Shared {
                     failures += 1;
                     error.pause(failures - 1).min(interval)
                 }
+                // The final line may be stored, and its answer on its way: then the answer decides.
+                Err(WorkerError::Lost(_)) if !self.outbox.lock().is_empty() => return,
                 Err(error) => return self.lose(error),
             };
             tokio::select! {

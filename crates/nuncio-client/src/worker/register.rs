@@ -5,7 +5,6 @@ use std::fmt;
 use bytes::Bytes;
 use http::Method;
 use serde::Deserialize;
-use url::Url;
 
 use super::{
     WorkerError,

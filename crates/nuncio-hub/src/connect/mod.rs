@@ -147,6 +147,7 @@ impl Connector {
             }
             failures = failures.saturating_add(1);
         };
+        while turns.try_join_next().is_some() {}
         if !turns.is_empty() {
             report(Report::Finishing(turns.len()));
         }

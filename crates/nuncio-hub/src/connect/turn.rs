@@ -55,6 +55,9 @@ async fn run(lease: Lease, agent: &LocalAgent) -> Result<TaskState, WorkerError>
 /// stops, and the task of a remote agent goes on: the next worker finds it by the memo.
 async fn follow(lease: &Lease, turn: &mut TurnRun) -> Option<TaskState> {
     let mut canceled = false;
+    // Of an earlier turn. The first entry shows that the agent has this message, too: from then on the next worker may
+    // follow its task.
+    let mut memo = lease.claim().memo.clone().filter(|_| !lease.claim().resumed);
     loop {
         let entry = tokio::select! {
             biased;
@@ -71,6 +74,10 @@ async fn follow(lease: &Lease, turn: &mut TurnRun) -> Option<TaskState> {
             lease.write(Line::failed("the agent stopped without an end"));
             return Some(TaskState::Failed);
         };
+        if let Some(memo) = memo.take().filter(|_| entry.memo.is_none()) {
+            // A memo that was read as JSON can be written as such.
+            lease.write_all(Line::memo(&memo).ok());
+        }
         let told = lines::of(&entry);
         lease.write_all(told.lines);
         if let Some(end) = told.end {

@@ -30,7 +30,7 @@ const MAX_WORKER_CHARS: usize = 64;
 pub(super) async fn run(connect: Connect, format: Format) -> Result<ExitCode> {
     let agent = agent(&connect)?;
     let worker_name = connect.worker.clone().unwrap_or_else(|| worker_name(&host_name().unwrap_or_default()));
-    let mut builder = Worker::builder(connect.hub.as_str(), &**connect.name)
+    let mut builder = Worker::builder(connect.hub.as_str(), &*connect.name)
         .name(&worker_name)
         .take_over(connect.take_over)
         .egress(egress(&connect.authorities)?);
@@ -111,7 +111,7 @@ fn announce(connect: &Connect, agent: &str, worker: &str, format: Format) -> Res
     let Connect { name, hub, concurrency, .. } = connect;
     if format == Format::Json {
         return output::json(&json!({
-            "mailbox": &**name, "hub": hub, "agent": agent, "worker": worker, "concurrency": concurrency,
+            "mailbox": &**name, "hub": hub.as_str(), "agent": agent, "worker": worker, "concurrency": concurrency,
         }));
     }
     let tasks = output::count(*concurrency, "task", "tasks");

@@ -5,15 +5,7 @@ use std::{collections::BTreeSet, path::Path};
 use nuncio_hub::{
     Hub,
     admin::api::{
-        AddAgent, AgentSettings, AuditAgent, AuditRequest, CancelTask, ChangeAgent, CreateInvitation,
-        CreateKey, CreateMailbox, DeleteKey, DeliveryFilter, EraseTasks, ErasureTarget, KeyRotation,
-        ListAgents, ListDeliveries, ListInvitations, ListKeys, ListMailboxes, ListTasks, ListTrail,
-        MailboxRetry, MailboxRotation, NewAgent, NewInvitation, NewKey, NewMailbox, OpenDashboard, Paging,
-        RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig, ReloadOptions, RemoveAgent,
-        RemoveMailbox, ReplayDelivery, RetryMailbox, RevokeInvitation, RevokeKey, RotateKey, RotateMailbox,
-        ShowAbout, ShowAgent, ShowAgentHealth, ShowAudit, ShowConfig, ShowDelivery, ShowDocument, ShowHealth,
-        ShowKey, ShowMailbox, ShowStats, ShowTask, StatsOptions, StoreKind, TakeOver, TakeOverLeases,
-        TaskFilter, TimelineOptions, TrailFilter, What,
+        AddAgent, AgentSettings, AuditAgent, AuditRequest, CancelTask, ChangeAgent, CreateInvitation, CreateKey, CreateMailbox, DeleteKey, DeliveryFilter, EraseTasks, ErasureTarget, KeyRotation, ListAgents, ListDeliveries, ListInvitations, ListKeys, ListMailboxes, ListTasks, ListTrail, MailboxRetry, MailboxRotation, NewAgent, NewInvitation, NewKey, NewMailbox, OpenDashboard, Paging, RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig, ReloadOptions, RemoveAgent, RemoveMailbox, ReplayDelivery, RetryMailbox, RevokeInvitation, RevokeKey, RotateKey, RotateMailbox, ShowAbout, ShowAgent, ShowAgentHealth, ShowAudit, ShowConfig, ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowMailbox, ShowStats, ShowTask, StatsOptions, StoreKind, TakeOver, TakeOverLeases, TaskFilter, TimelineOptions, TrailFilter, What,
     },
     config::{self, Config},
 };
