@@ -1,5 +1,6 @@
 //! The command line, as clap parses it.
 
+mod access;
 mod admin;
 mod agent;
 mod audit;
@@ -26,6 +27,7 @@ use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 use url::Url;
 
 pub(crate) use self::{
+    access::{AccessCaller, AccessCommand},
     admin::{Admin, DEFAULT_ADMIN},
     agent::{AgentCommand, Change},
     audit::{Audit, FailOn},
@@ -131,6 +133,9 @@ pub(crate) enum Command {
     /// Create, list, rotate and revoke the API keys of a hub.
     #[command(subcommand)]
     Key(KeyCommand),
+    /// List, accept, decline and block the callers of agents that ask for consent.
+    #[command(subcommand)]
+    Access(AccessCommand),
     /// List the audit trail of a hub: refused calls and changes by administration.
     Trail(Trail),
     /// Erase all tasks and replies of a caller from a hub, irrevocably.

@@ -17,6 +17,8 @@ mod decide;
 mod executor;
 mod record;
 mod sweep;
+#[cfg(test)]
+mod tests;
 
 use std::{
     hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},

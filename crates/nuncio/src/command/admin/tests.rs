@@ -5,12 +5,13 @@ use std::{collections::BTreeSet, path::Path};
 use nuncio_hub::{
     Hub,
     admin::api::{
-        AddAgent, AgentSettings, CancelTask, ChangeAgent, CreateKey, DeleteKey, DeliveryFilter, EraseTasks,
-        ErasureTarget, KeyRotation, ListAgents, ListDeliveries, ListKeys, ListTasks, ListTrail, NewAgent,
-        NewKey, Paging, RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig, ReloadOptions,
-        RemoveAgent, ReplayDelivery, RevokeKey, RotateKey, ShowAbout, ShowAgent, ShowAgentHealth, ShowConfig,
-        ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowTask, TaskFilter, TimelineOptions, TrailFilter,
-        What,
+        AcceptAccess, AccessCaller, AccessFilter, AccessState, AddAgent, AgentSettings, BlockAccess,
+        CancelTask, ChangeAgent, CreateKey, DeclineAccess, DeleteKey, DeliveryFilter, EraseTasks,
+        ErasureTarget, KeyRotation, ListAccess, ListAgents, ListDeliveries, ListKeys, ListTasks, ListTrail,
+        NewAgent, NewKey, Paging, RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig,
+        ReloadOptions, RemoveAgent, ReplayDelivery, RevokeAccess, RevokeKey, RotateKey, ShowAbout, ShowAgent,
+        ShowAgentHealth, ShowConfig, ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowTask, TaskFilter,
+        TimelineOptions, TrailFilter, What,
     },
     config::{self, Config},
 };
@@ -103,6 +104,18 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
     assert!(client.ok(RevokeKey { id: named() }).await.revoked.is_some());
     client.ok(DeleteKey { id: named() }).await;
     client.refused(ShowKey { id: named() }, "there is no key team-a/b").await;
+
+    let at = |agent: &str| AccessCaller {
+        agent: agent.to_owned(),
+        principal: "ann".to_owned(),
+        ..AccessCaller::default()
+    };
+    let filter = AccessFilter { state: Some(AccessState::Waiting), ..AccessFilter::default() };
+    assert_eq!(client.ok(ListAccess { filter }).await.callers.len(), 0);
+    client.refused(AcceptAccess { caller: at("none") }, "there is no agent none").await;
+    client.refused(BlockAccess { caller: at("echo") }, "set access = \"ask\"").await;
+    client.refused(DeclineAccess { caller: at("echo") }, "there is nothing to decline for ann at echo").await;
+    client.refused(RevokeAccess { caller: at("echo") }, "there is nothing to revoke").await;
 
     let filter = TaskFilter { state: Some(TaskState::Working), ..TaskFilter::default() };
     assert_eq!(client.ok(ListTasks { filter }).await.tasks.len(), 0);
