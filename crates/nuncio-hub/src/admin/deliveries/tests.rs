@@ -30,6 +30,7 @@ use super::{
     *,
 };
 use crate::{
+    agents::Consents,
     config,
     identity::Authenticator,
     registry,
@@ -98,10 +99,19 @@ async fn api() -> (Router, Arc<AtomicUsize>, TrailWriter) {
     });
     let (registry, fleet) = registry::tests::registry(&store, &RootKey::random()).await;
     let (trail, writer) = Trail::new(&store);
+    let consents = Arc::new(Consents::new(&store, &trail));
     let identity = Authenticator::open(&config::Identity::default(), &store, trail, true).await.unwrap();
     let (is_volatile, reloader) = (true, Arc::default());
-    let state =
-        AdminState { fleet, store, is_volatile, wake, registry: Arc::new(registry), identity, reloader };
+    let state = AdminState {
+        fleet,
+        store,
+        is_volatile,
+        wake,
+        registry: Arc::new(registry),
+        identity,
+        consents,
+        reloader,
+    };
     let api = Router::new().fallback(table::serve).with_state(Arc::new(EndpointTable::new(Arc::new(state))));
     (api, woken, writer)
 }
