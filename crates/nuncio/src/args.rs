@@ -1,5 +1,6 @@
 //! The command line, as clap parses it.
 
+mod access;
 mod admin;
 mod agent;
 mod audit;
@@ -30,6 +31,7 @@ use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 use url::Url;
 
 pub(crate) use self::{
+    access::{AccessCaller, AccessCommand},
     admin::{Admin, DEFAULT_ADMIN},
     agent::{AgentCommand, Change},
     audit::{Audit, AuditReports, FailOn},
@@ -149,6 +151,8 @@ pub(crate) enum Command {
     /// Create, list, show and remove mailboxes: agents whose workers fetch their messages.
     #[command(subcommand)]
     Mailbox(MailboxCommand),
+    /// List, accept, decline and block the callers of agents that ask for consent.
+    Access(AccessCommand),
     /// List the audit trail of a hub: refused calls and changes by administration.
     Trail(Trail),
     /// Erase all tasks and replies of a caller from a hub, irrevocably.

@@ -1,6 +1,7 @@
 //! The real binary: a hub on a port of its own, driven by the command line.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
+mod access;
 mod administration;
 mod agent;
 mod audit;

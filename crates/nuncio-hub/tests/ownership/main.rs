@@ -5,6 +5,7 @@
 mod agents;
 mod attempts;
 mod cards;
+mod consent;
 mod conversations;
 mod denials;
 mod foreign;

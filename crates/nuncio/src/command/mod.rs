@@ -1,5 +1,6 @@
 //! The commands, a file each.
 
+mod access;
 mod admin;
 mod agent;
 mod audit;
@@ -62,6 +63,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         Command::Task(command) => task::run(command, format).await,
         Command::Push(command) => push::run(command, format).await,
         Command::Agent(command) => agent::run(command, format).await,
+        Command::Access(command) => access::run(command, format).await,
         Command::Key(command) => key::run(command, format).await,
         Command::Mailbox(command) => mailbox::run(command, format).await,
         Command::Trail(trail) => trail::run(trail, format).await,

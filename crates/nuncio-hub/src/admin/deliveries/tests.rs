@@ -34,6 +34,7 @@ use super::{
     *,
 };
 use crate::{
+    agents::Consents,
     config,
     gauges::Gauges,
     identity::Authenticator,
@@ -105,11 +106,12 @@ async fn api() -> (Router, Arc<AtomicUsize>, TrailWriter) {
     });
     let (registry, fleet) = registry::tests::registry(&store, &RootKey::random()).await;
     let (trail, writer) = Trail::new(&store);
+    let consents = Arc::new(Consents::new(&store, &trail));
     let identity = Authenticator::open(&config::Identity::default(), &store, trail, true).await.unwrap();
     let (is_volatile, reloader) = (true, Arc::default());
     let metrics = Arc::<Metrics>::default();
     let memory = MemoryAccount::default();
-    let AgentFactory { mailboxes, consents, .. } = registry::tests::factory(&store).await;
+    let mailboxes = registry::tests::factory(&store).await.mailboxes;
     let gauges = Gauges::new(
         Arc::clone(&metrics),
         Arc::clone(&store),

@@ -17,6 +17,8 @@ mod decide;
 mod executor;
 mod record;
 mod sweep;
+#[cfg(test)]
+mod tests;
 
 use std::{
     hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
@@ -25,7 +27,7 @@ use std::{
 };
 
 use nuncio_protocol::Timestamp;
-use nuncio_server::store::{Record, RecordQuery, Store, StoreError};
+use nuncio_server::store::{Expect, Record, RecordQuery, Store, StoreError};
 use tokio::sync::{Mutex, MutexGuard};
 
 pub(crate) use self::{
@@ -130,8 +132,7 @@ impl Consents {
                 let is_meant = &*access.caller.principal == principal
                     && (tenant.is_none() || access.caller.tenant.as_deref() == tenant);
                 if is_meant {
-                    // A refusal is not possible without an expected version.
-                    let _ = self.store.delete_record(KIND, &key, Default::default()).await?;
+                    self.store.delete_record(KIND, &key, Expect::Anything).await.map(drop)?;
                 }
             }
             if next.is_none() {

@@ -4,7 +4,7 @@
 use std::{convert::Infallible, time::Duration};
 
 use nuncio_protocol::{Result, Timestamp};
-use nuncio_server::store::Expect;
+use nuncio_server::{Runtime, store::Expect};
 
 use super::{
     Consents, REQUEST_LIFETIME, Stored,
@@ -22,22 +22,27 @@ const KEEP_SETTLED: Duration = Duration::from_secs(24 * 60 * 60);
 impl Consents {
     /// Sweeps for as long as it is polled, beginning at once.
     pub(crate) async fn sweep(&self, fleet: &Fleet) -> Infallible {
+        let runtime_of = |agent: &str| fleet.get(agent)?.runtime().cloned();
         let mut rounds = tokio::time::interval(SWEEP_INTERVAL);
         loop {
             rounds.tick().await;
-            if let Err(error) = self.sweep_at(clock::now(), fleet).await {
+            if let Err(error) = self.sweep_at(clock::now(), runtime_of).await {
                 tracing::warn!(%error, "requests for consent could not be checked; trying again");
             }
         }
     }
 
-    /// One round at this time.
-    pub(super) async fn sweep_at(&self, now: Timestamp, fleet: &Fleet) -> Result<()> {
+    /// One round at this time, over the agents that are served.
+    pub(super) async fn sweep_at(
+        &self,
+        now: Timestamp,
+        runtime_of: impl Fn(&str) -> Option<Runtime>,
+    ) -> Result<()> {
         let mut after = None;
         loop {
             let (page, next) = self.read_page(None, after).await?;
             for (_, stored) in page {
-                self.sweep_one(now, fleet, stored).await?;
+                self.sweep_one(now, &runtime_of, stored).await?;
             }
             if next.is_none() {
                 return Ok(());
@@ -46,7 +51,12 @@ impl Consents {
         }
     }
 
-    async fn sweep_one(&self, now: Timestamp, fleet: &Fleet, stored: Stored) -> Result<()> {
+    async fn sweep_one(
+        &self,
+        now: Timestamp,
+        runtime_of: impl Fn(&str) -> Option<Runtime>,
+        stored: Stored,
+    ) -> Result<()> {
         let Stored { access, version } = stored;
         let age = Duration::from_millis(
             u64::try_from(now.as_millis().saturating_sub(access.since.as_millis())).unwrap_or_default(),
@@ -75,9 +85,8 @@ impl Consents {
                 return Ok(());
             }
         }
-        let Some(agent) = fleet.get(&caller.agent) else { return Ok(()) };
-        if let Some(runtime) = agent.runtime()
-            && let Err(error) = self.carry_out(runtime, &caller).await
+        if let Some(runtime) = runtime_of(&caller.agent)
+            && let Err(error) = self.carry_out(&runtime, &caller).await
         {
             tracing::warn!(agent = &*caller.agent, %error, "held messages are left for the next round");
         }

@@ -7,9 +7,9 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{load, must};
 use crate::config::{
-    Agent, AgentKind, AgentLimits, AgentOrigin, AgentPush, Auth, Calls, CardSource, Cards, ClientIdentity,
-    Command, Credential, Dialect, Extension, Follow, Format, Mode, Model, OAuth2, Provider, Rate, Reasoning,
-    Secret, Skill, Trust, Upstream, WhenDown,
+    Agent, AgentAccess, AgentKind, AgentLimits, AgentOrigin, AgentPush, Auth, Calls, CardSource, Cards,
+    ClientIdentity, Command, Credential, Dialect, Extension, Follow, Format, Mode, Model, OAuth2, Provider,
+    Rate, Reasoning, Secret, Skill, Trust, Upstream, WhenDown,
 };
 
 #[track_caller]
@@ -376,4 +376,14 @@ fn only_a_hub_that_keeps_the_tasks_can_let_messages_wait() {
     let refused = load("[agents.a]\nurl = \"http://a.example\"\nmode = \"proxy\"\nwhen_down = \"wait\"\n");
     let text = format!("{refused:?}");
     assert!(text.contains("needs mode = "), "{text}");
+}
+
+#[test]
+fn only_a_hub_that_keeps_the_tasks_can_ask_for_consent() {
+    assert_eq!(agent("[agents.a]\ndemo = \"echo\"\n").access, AgentAccess::Open);
+    let asks = agent("[agents.a]\nurl = \"http://a.example\"\naccess = \"ask\"\n");
+    assert_eq!(asks.access, AgentAccess::Ask);
+    let refused = load("[agents.a]\nurl = \"http://a.example\"\nmode = \"proxy\"\naccess = \"ask\"\n");
+    let text = format!("{refused:?}");
+    assert!(text.contains("access") && text.contains("needs mode = "), "{text}");
 }

@@ -5,7 +5,16 @@ use std::{collections::BTreeSet, path::Path};
 use nuncio_hub::{
     Hub,
     admin::api::{
-        AddAgent, AgentSettings, AuditAgent, AuditRequest, CancelTask, ChangeAgent, CreateInvitation, CreateKey, CreateMailbox, DeleteKey, DeliveryFilter, EraseTasks, ErasureTarget, KeyRotation, ListAgents, ListDeliveries, ListInvitations, ListKeys, ListMailboxes, ListTasks, ListTrail, MailboxRetry, MailboxRotation, NewAgent, NewInvitation, NewKey, NewMailbox, OpenDashboard, Paging, RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig, ReloadOptions, RemoveAgent, RemoveMailbox, ReplayDelivery, RetryMailbox, RevokeInvitation, RevokeKey, RotateKey, RotateMailbox, ShowAbout, ShowAgent, ShowAgentHealth, ShowAudit, ShowConfig, ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowMailbox, ShowStats, ShowTask, StatsOptions, StoreKind, TakeOver, TakeOverLeases, TaskFilter, TimelineOptions, TrailFilter, What,
+        AcceptAccess, AccessCaller, AccessFilter, AccessState, AddAgent, AgentSettings, AuditAgent,
+        AuditRequest, BlockAccess, CancelTask, ChangeAgent, CreateInvitation, CreateKey, CreateMailbox,
+        DeclineAccess, DeleteKey, DeliveryFilter, EraseTasks, ErasureTarget, KeyRotation, ListAccess,
+        ListAgents, ListDeliveries, ListInvitations, ListKeys, ListMailboxes, ListTasks, ListTrail,
+        MailboxRetry, MailboxRotation, NewAgent, NewInvitation, NewKey, NewMailbox, OpenDashboard, Paging,
+        RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig, ReloadOptions, RemoveAgent,
+        RemoveMailbox, ReplayDelivery, RetryMailbox, RevokeAccess, RevokeInvitation, RevokeKey, RotateKey,
+        RotateMailbox, ShowAbout, ShowAgent, ShowAgentHealth, ShowAudit, ShowConfig, ShowDelivery,
+        ShowDocument, ShowHealth, ShowKey, ShowMailbox, ShowStats, ShowTask, StatsOptions, StoreKind,
+        TakeOver, TakeOverLeases, TaskFilter, TimelineOptions, TrailFilter, What,
     },
     config::{self, Config},
 };
@@ -126,6 +135,18 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
     assert_eq!(client.ok(ListInvitations {}).await.invitations.len(), 1);
     client.ok(RevokeInvitation { mailbox: guest() }).await;
     client.refused(RevokeInvitation { mailbox: guest() }, "there is no invitation to guest").await;
+
+    let at = |agent: &str| AccessCaller {
+        agent: agent.to_owned(),
+        principal: "ann".to_owned(),
+        ..AccessCaller::default()
+    };
+    let filter = AccessFilter { state: Some(AccessState::Waiting), ..AccessFilter::default() };
+    assert_eq!(client.ok(ListAccess { filter }).await.callers.len(), 0);
+    client.refused(AcceptAccess { caller: at("none") }, "there is no agent none").await;
+    client.refused(BlockAccess { caller: at("echo") }, "set access = \"ask\"").await;
+    client.refused(DeclineAccess { caller: at("echo") }, "there is nothing to decline for ann at echo").await;
+    client.refused(RevokeAccess { caller: at("echo") }, "there is nothing to revoke").await;
 
     let text = || Some("x".to_owned());
     let filter = TaskFilter {
