@@ -26,7 +26,10 @@ use tower::ServiceExt as _;
 use url::Url;
 
 use super::{
-    super::table::{self, EndpointTable},
+    super::{
+        Audits,
+        table::{self, EndpointTable},
+    },
     *,
 };
 use crate::{
@@ -100,8 +103,9 @@ async fn api() -> (Router, Arc<AtomicUsize>, TrailWriter) {
     let (trail, writer) = Trail::new(&store);
     let identity = Authenticator::open(&config::Identity::default(), &store, trail, true).await.unwrap();
     let (is_volatile, reloader) = (true, Arc::default());
-    let state =
-        AdminState { fleet, store, is_volatile, wake, registry: Arc::new(registry), identity, reloader };
+    let audits = Audits::new(&store, None);
+    let registry = Arc::new(registry);
+    let state = AdminState { fleet, store, is_volatile, wake, registry, identity, audits, reloader };
     let api = Router::new().fallback(table::serve).with_state(Arc::new(EndpointTable::new(Arc::new(state))));
     (api, woken, writer)
 }
