@@ -60,8 +60,14 @@ impl PushSeen {
         };
         seen.task = Some(task.clone());
         seen.manage(probe, &task, &receiver.url()).await;
-        seen.deliveries =
-            receiver.collect(&url, Instant::now() + MAX_WAIT.min(probe.session.message_timeout)).await;
+        let by = Instant::now() + MAX_WAIT.min(probe.session.message_timeout);
+        // Only 1.0 has a check of repeated notifications; those of 0.3 have the task as it is at that time.
+        let is_repeat_awaited = probe.interface.version == Version::V1_0;
+        let are_enough = |arrived: &[Delivery]| match is_repeat_awaited {
+            true => is_repeated(arrived),
+            false => !arrived.is_empty(),
+        };
+        seen.deliveries = receiver.collect(&url, by, are_enough).await;
         let get = probe.call(on_task(Op::GetTask, task.as_str())).await;
         seen.has_ended =
             get.is_ok_and(|answer| answer.task().is_some_and(|task| task.status.state.is_terminal()));

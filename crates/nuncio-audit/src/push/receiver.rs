@@ -78,12 +78,17 @@ impl Receiver {
         url
     }
 
-    /// The notifications of a webhook, once the refused one has come again, or at this time.
-    pub(crate) async fn collect(&self, url: &Url, by: Instant) -> Vec<Delivery> {
+    /// The notifications of a webhook, once they are enough, or at this time.
+    pub(crate) async fn collect(
+        &self,
+        url: &Url,
+        by: Instant,
+        are_enough: impl Fn(&[Delivery]) -> bool,
+    ) -> Vec<Delivery> {
         loop {
             let news = self.inbox.news.notified();
             let arrived = self.inbox.lock().get(url.path()).cloned().unwrap_or_default();
-            if is_repeated(&arrived) || timeout_at(by, news).await.is_err() {
+            if are_enough(&arrived) || timeout_at(by, news).await.is_err() {
                 return arrived;
             }
         }
