@@ -167,6 +167,7 @@ impl Hub {
         let limits = Arc::new(ArcSwap::from_pointee(config.limits.clone()));
         let calls = Arc::new(ArcSwap::from_pointee(config.calls.clone()));
         let origins = Arc::new(ArcSwap::from_pointee(config.cors.origins.clone()));
+        let fleet = Arc::new(Fleet::new(&urls));
         let factory = AgentFactory {
             urls: urls.clone(),
             store: Arc::clone(&store),
@@ -178,12 +179,12 @@ impl Hub {
             callers: Arc::clone(&callers),
             limits: Arc::clone(&limits),
             calls: Arc::clone(&calls),
+            fleet: Arc::clone(&fleet),
             hub: agents::hub_id(&*store).await?,
             contexts: agents::ContextKey::open(&*store).await?,
             profile: config.profile,
         };
         let factory = Arc::new(factory);
-        let fleet = Arc::new(Fleet::new(&urls));
         if config.demo {
             fleet.put(agents::demo_agents(&factory).await?);
         }
@@ -205,7 +206,10 @@ impl Hub {
             // An agent that was added by the API at some time must not keep the hub from starting.
             tracing::error!(%name, error = %format!("{error:#}"), "an agent that the API added cannot be served");
         }
-        anyhow::ensure!(config.admin.listen.is_some() || !fleet.all().is_empty(), "{}", config::NO_AGENT);
+        // A provider may list its models later.
+        let may_come =
+            config.admin.listen.is_some() || config.agents.iter().any(|agent| agent.kind.is_template());
+        anyhow::ensure!(may_come || !fleet.all().is_empty(), "{}", config::NO_AGENT);
         let registry = Arc::new(registry);
         let reloader = Arc::new(OnceLock::new());
         let admin_state = AdminState {
@@ -382,6 +386,7 @@ impl Hub {
             never = memory::measure(&self.memory) => match never {},
             // No agent is added while the hub drains.
             never = until(&stopping, self.live.registry.watch()) => match never {},
+            never = until(&stopping, self.live.registry.watch_providers()) => match never {},
         };
         self.health.close().await;
         let closing = async {

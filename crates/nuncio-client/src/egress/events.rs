@@ -30,6 +30,8 @@ pub struct EventAnswer {
 /// A server-sent event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServerEvent {
+    /// The last id that the peer has given, to go on from there.
+    pub id: Option<String>,
     /// Its name; `None` for an event without one.
     pub name: Option<String>,
     /// Its data lines, joined by line breaks.
@@ -86,8 +88,8 @@ impl EventAnswer {
     pub async fn next(&mut self) -> Result<Option<ServerEvent>> {
         loop {
             if let Some(frame) = self.decoder.next_frame().map_err(undecodable)? {
-                let name = frame.event.map(str::to_owned);
-                return Ok(Some(ServerEvent { name, data: frame.data.to_owned() }));
+                let (id, name) = (frame.id.map(str::to_owned), frame.event.map(str::to_owned));
+                return Ok(Some(ServerEvent { id, name, data: frame.data.to_owned() }));
             }
             match self.body.frame().await.transpose()? {
                 Some(frame) => {

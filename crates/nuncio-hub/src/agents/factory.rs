@@ -17,7 +17,7 @@ use crate::{
     agent_urls::AgentUrls,
     config,
     dispatch::Layers,
-    fleet::{AgentInfo, Backend, ServedAgent},
+    fleet::{AgentInfo, Backend, Fleet, ServedAgent},
     identity::Authenticator,
     limits::{Callers, Gate},
     push::Pushing,
@@ -39,6 +39,8 @@ pub(crate) struct AgentFactory {
     pub(crate) limits: Arc<ArcSwap<config::Limits>>,
     /// Rules of calls to all agents.
     pub(crate) calls: Arc<ArcSwap<config::Calls>>,
+    /// The agents that are served, for agents that call others.
+    pub(crate) fleet: Arc<Fleet>,
     /// The id of this hub, for the hops of calls.
     pub(crate) hub: Arc<str>,
     /// Derives the context ids that agents see.
@@ -69,6 +71,10 @@ impl PrepareAgent for AgentFactory {
         let before = before.and_then(|before| before.runtime().cloned());
         let prepared = kind.prepare(&desired, &self).await?;
         Ok(Box::new(move || self.activate(prepared, &desired, runtime_key, before)))
+    }
+
+    async fn expand(&self, template: &config::Agent) -> Result<Vec<config::Agent>> {
+        kind_of(&template.kind).expand(template).await
     }
 }
 

@@ -24,17 +24,23 @@ pub(crate) fn agent_from_api(name: &AgentName, given: &Map<String, Json>) -> Res
     }
     let loaded = finish(tree, None, Files::sealed(), Findings::default());
     let loaded = loaded.map_err(|problems| told(&path.join("."), &problems.0))?;
-    let agent = loaded.config.agents.into_iter().next().ok_or("missing agent type; set its url")?;
-    let AgentKind::Upstream(upstream) = &agent.kind else {
-        return Err("expected an agent with a url".to_owned());
+    let agent = loaded.config.agents.into_iter().next().ok_or("missing agent type; set its url or model")?;
+    let (named, auth) = match &agent.kind {
+        AgentKind::Upstream(upstream) => {
+            let card = ("card", matches!(upstream.card, Some(CardSource::File(_))));
+            ([card, ("trust.keys", !upstream.trust.keys.is_empty())].to_vec(), &upstream.auth)
+        }
+        AgentKind::Model(model) => {
+            ([("instructions_file", model.instructions_file.is_some())].to_vec(), &model.auth)
+        }
+        AgentKind::Demo(_) | AgentKind::Command(_) => {
+            return Err("expected an agent with a url or a model".to_owned());
+        }
+        #[cfg(test)]
+        AgentKind::Toy(_) => return Err("expected an agent with a url or a model".to_owned()),
     };
-    let named = [
-        ("card", matches!(upstream.card, Some(CardSource::File(_)))),
-        ("trust.keys", !upstream.trust.keys.is_empty()),
-        ("auth.client_cert", upstream.auth.identity.is_some()),
-        ("auth.ca", !upstream.auth.authorities.is_empty()),
-    ];
-    if let Some((key, _)) = named.iter().find(|(_, is_said)| *is_said) {
+    let of_auth = [("auth.client_cert", auth.identity.is_some()), ("auth.ca", !auth.authorities.is_empty())];
+    if let Some((key, _)) = named.iter().chain(&of_auth).find(|(_, is_said)| *is_said) {
         return Err(format!("{key}: names a file of the hub's machine; set it in the hub's own file"));
     }
     Ok(Agent { origin: AgentOrigin::Api, ..agent })
@@ -76,6 +82,15 @@ mod tests {
     }
 
     #[test]
+    fn a_model_is_an_agent_too() {
+        let agent =
+            read(json!({ "model": "openai:http://localhost:11434/v1#llama3", "agents": ["billing-2"] }));
+        let agent = agent.unwrap();
+        let AgentKind::Model(model) = agent.kind else { panic!("{agent:?}") };
+        assert_eq!((model.target.name.as_str(), agent.origin), ("llama3", AgentOrigin::Api));
+    }
+
+    #[test]
     fn variables_are_not_looked_up() {
         let agent = read(json!({ "url": "https://a.example", "title": "${HOME}" })).unwrap();
         assert_eq!(agent.title.as_deref(), Some("${HOME}"));
@@ -99,7 +114,14 @@ mod tests {
                 "auth.ca: names a file",
             ),
             (json!({ "url": "https://a.example", "trust": { "keys": ["k"] } }), "trust.keys: names a file"),
-            (json!({ "demo": "echo" }), "expected an agent with a url"),
+            (json!({ "demo": "echo" }), "expected an agent with a url or a model"),
+            (json!({ "model": "openai:" }), "model: "),
+            (
+                json!({ "model": "openai:#x", "instructions_file": "/etc/passwd" }),
+                "instructions_file: names a file",
+            ),
+            (json!({ "model": "openai:#x", "auth": { "ca": ["/etc/passwd"] } }), "auth.ca: names a file"),
+            (json!({ "model": "openai:#x", "tools": ["files"] }), "tools: "),
             (json!({ "url": "https://a.example", "auth": { "bearer": ["s3cret"] } }), "auth.bearer: "),
         ] {
             let error = read(given.clone()).unwrap_err();

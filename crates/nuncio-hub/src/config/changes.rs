@@ -89,6 +89,8 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         push,
         demo,
         profile: _,
+        // A change is one of the agents that have these tools.
+        tools: _,
         agents: _,
         default_agent: _,
         identity: _,

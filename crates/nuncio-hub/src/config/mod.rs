@@ -35,15 +35,18 @@ mod source;
 mod telemetry;
 #[cfg(test)]
 mod tests;
+mod tools;
 mod validate;
 
-use std::{net::SocketAddr, path::Path, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, path::Path, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use url::{Host, Url};
 
-pub(crate) use self::{agent::AgentTable, api::agent_from_api, lost::lost, validate::NO_AGENT};
+pub(crate) use self::{
+    agent::AgentTable, api::agent_from_api, lost::lost, tools::AGENTS_PREFIX, validate::NO_AGENT,
+};
 use self::{
     agent::AgentTables,
     form::{Address, BaseUrl, Form, HostText, Opt, Seconds, ValueList},
@@ -67,6 +70,7 @@ pub use self::{
     secret::Secret,
     source::{Given, Loaded, Source, Told, Variables, agent_spec, fuzz_config},
     telemetry::{LogFormat, Telemetry},
+    tools::{NamedTools, ToolServer, ToolTarget},
     validate::Invalid,
 };
 
@@ -129,6 +133,8 @@ pub struct Config {
     pub limits: Limits,
     /// Metrics, logs and traces.
     pub telemetry: Telemetry,
+    /// Servers of tools for models, by name.
+    pub tools: BTreeMap<String, ToolServer>,
     /// The agents, by name: a to z, 0 to 9 and -, at most 63 characters.
     #[serde(with = "AgentTables")]
     pub agents: Vec<Agent>,
@@ -160,6 +166,7 @@ impl Default for Config {
             calls: Calls::default(),
             limits: Limits::default(),
             telemetry: Telemetry::default(),
+            tools: BTreeMap::new(),
             agents: Vec::new(),
             profile: None,
         }

@@ -8,6 +8,7 @@ use super::{
     Agent, AgentKind, Anonymous, Config, Data, Demo,
     file::{Findings, Node, Problem, Severity, did_you_mean},
     form::{BASE_URL, is_base},
+    tools,
 };
 
 /// The message for a hub without agents.
@@ -24,7 +25,7 @@ pub struct Invalid {
 }
 
 impl Invalid {
-    fn new(key: impl Into<String>, text: impl Into<String>) -> Self {
+    pub(super) fn new(key: impl Into<String>, text: impl Into<String>) -> Self {
         Self { key: key.into(), text: text.into() }
     }
 }
@@ -225,11 +226,17 @@ impl Config {
                 found.push(Invalid::new(format!("agents.{}.command", agent.name), wrong));
             }
         }
+        tools::validate(self, &mut found);
         // With the admin API one may be added later; a durable store may have one that was added before.
         if names.is_empty() && self.admin.listen.is_none() && !self.data.is_durable() {
             found.push(Invalid::new("", NO_AGENT));
         }
-        let known = |name: &str| names.contains(&name);
+        let templates: Vec<&Agent> = self.agents.iter().filter(|agent| agent.kind.is_template()).collect();
+        let is_of = |name: &str, template: &&Agent| {
+            name.strip_prefix(&*template.name).is_some_and(|rest| rest.starts_with('-'))
+        };
+        let known =
+            |name: &str| names.contains(&name) || templates.iter().any(|template| is_of(name, template));
         let names_of = || if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         if let Some(name) = self.default_agent.as_deref().filter(|name| !known(name)) {
             let hint = did_you_mean(name, &names);

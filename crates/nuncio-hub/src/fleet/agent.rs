@@ -145,6 +145,11 @@ impl ServedAgent {
         &self.name
     }
 
+    /// The agent as a service, with its limits and telemetry. For calls within the hub.
+    pub(crate) fn service(&self) -> Arc<dyn A2aService> {
+        Arc::clone(&self.service)
+    }
+
     /// The runtime, if the hub stores the tasks.
     pub(crate) fn runtime(&self) -> Option<&Runtime> {
         self.runtime.as_ref()

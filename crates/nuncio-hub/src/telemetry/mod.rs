@@ -6,6 +6,7 @@
 
 mod calls;
 mod metrics;
+mod models;
 mod outbound;
 mod request;
 mod traces;
@@ -16,6 +17,7 @@ use anyhow::Result;
 use nuncio_protocol::{A2aService, TraceContext};
 use nuncio_server::store::Store;
 
+pub(crate) use self::models::{ModelRequest, ModelSpan};
 pub(crate) use self::{
     calls::CallTelemetry,
     metrics::{Metrics, Translations},

@@ -101,6 +101,12 @@ impl Traces {
         CallSpan { context: Context::new().with_span(span) }
     }
 
+    /// Begins this span below `parent`.
+    pub(super) fn start_below(&self, span: SpanBuilder, parent: Option<&TraceContext>) -> CallSpan {
+        let parent = parent.map_or_else(Context::new, self::parent);
+        CallSpan { context: Context::new().with_span(span.start_with_context(&self.tracer, &parent)) }
+    }
+
     /// Begins the span of a call to an agent.
     pub(super) fn begin(&self, agent: &Arc<str>, op: Op, cx: &CallContext) -> CallSpan {
         let mut attributes = vec![
@@ -175,6 +181,11 @@ impl CallSpan {
         TraceContextPropagator::new().inject_context(&self.context, &mut carrier);
         let state = carrier.remove("tracestate").filter(|state| !state.is_empty());
         Some(TraceContext { parent: carrier.remove("traceparent")?, state })
+    }
+
+    /// The span, for further attributes.
+    pub(super) fn context(&self) -> &Context {
+        &self.context
     }
 
     /// Adds the task and the context of the call.

@@ -51,7 +51,7 @@ pub(crate) enum AgentCommand {
         /// The name of the agent.
         name: String,
     },
-    /// Add a remote agent that speaks A2A. The hub stores it and serves it again after a restart.
+    /// Add a remote agent that speaks A2A, or a model. The hub stores it and serves it again after a restart.
     #[command(after_help = ADD_HELP)]
     Add {
         #[command(flatten)]
@@ -59,7 +59,11 @@ pub(crate) enum AgentCommand {
         /// The name of the agent: a to z, 0 to 9 and -.
         name: String,
         /// The URL of the agent, or of its card.
-        url: String,
+        #[arg(required_unless_present = "model")]
+        url: Option<String>,
+        /// A model in place of the URL, such as openai:http://localhost:11434/v1#llama3.
+        #[arg(long, conflicts_with_all = ["url", "mode"])]
+        model: Option<String>,
         /// The owner of the tasks [default: durable].
         #[arg(long, value_enum)]
         mode: Option<Mode>,

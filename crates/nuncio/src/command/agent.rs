@@ -29,10 +29,11 @@ pub(super) async fn run(command: AgentCommand, format: Format) -> Result<ExitCod
         AgentCommand::Show { hub, name } => {
             show(&hub.call(&ShowAgent { name }).await?, format)?;
         }
-        AgentCommand::Add { hub, name, url, mode, title, description, tags, settings } => {
+        AgentCommand::Add { hub, name, url, model, mode, title, description, tags, settings } => {
             let mut keys = settings.as_deref().map(read).transpose()?.unwrap_or_default();
             let given = [
-                ("url", Some(url.into())),
+                ("url", url.map(Value::from)),
+                ("model", model.map(Value::from)),
                 ("mode", mode.map(|mode| mode.as_str().into())),
                 ("title", title.map(Value::from)),
                 ("description", description.map(Value::from)),

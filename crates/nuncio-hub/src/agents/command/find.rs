@@ -14,7 +14,7 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The reason why a program cannot be started. Callers see only its text; the log has the cause as well.
 #[derive(Debug)]
-pub(super) enum ProgramProblem {
+pub(in crate::agents) enum ProgramProblem {
     /// The working directory does not exist.
     Directory(PathBuf),
     /// The program does not exist.
@@ -41,7 +41,7 @@ impl fmt::Display for ProgramProblem {
 
 impl ProgramProblem {
     /// The path, name or system error, for the operator.
-    pub(super) fn cause(&self) -> String {
+    pub(in crate::agents) fn cause(&self) -> String {
         match self {
             Self::Directory(path) | Self::Forbidden(path) => path.display().to_string(),
             Self::Missing(program) => program.clone(),
@@ -54,7 +54,7 @@ impl ProgramProblem {
 ///
 /// # Errors
 /// The program cannot be run.
-pub(super) fn find(settings: &Command) -> Result<PathBuf, ProgramProblem> {
+pub(in crate::agents) fn find(settings: &Command) -> Result<PathBuf, ProgramProblem> {
     if let Some(directory) = settings.directory.as_ref().filter(|directory| !directory.is_dir()) {
         return Err(ProgramProblem::Directory(directory.clone()));
     }

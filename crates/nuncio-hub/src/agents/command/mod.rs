@@ -34,9 +34,8 @@ use nuncio_server::{
 use tokio::{io::AsyncWriteExt as _, process::ChildStdin};
 use tokio_util::task::AbortOnDropHandle;
 
-use self::{
-    json::Json, output::Output, process::Process, spawn::Started, stderr_log::StderrLog, text::TextReader,
-};
+pub(super) use self::{find::find, process::Process, spawn::spawn_with};
+use self::{json::Json, output::Output, spawn::Started, stderr_log::StderrLog, text::TextReader};
 use super::{
     AgentFactory, ContextKey, Isolation, Kind, Label, Prepared,
     kind::{RuntimeSpec, TargetProblem},
@@ -199,7 +198,7 @@ impl Executor for Program {
 
 impl Program {
     fn new(settings: &Command, name: &str, isolation: &Isolation) -> Self {
-        if let Err(problem) = find::find(settings) {
+        if let Err(problem) = find(settings) {
             tracing::warn!(agent = name, %problem, cause = problem.cause(), "the program of this agent cannot be run; its calls fail until this is corrected");
         }
         let Isolation { contexts, share } = isolation.clone();

@@ -13,7 +13,7 @@ use tokio::{
 };
 
 /// A running program.
-pub(super) struct Process {
+pub(in crate::agents) struct Process {
     /// Before `child`: fields are dropped in this order, so the group is killed while its id is still in
     /// use.
     group: Group,
@@ -50,7 +50,7 @@ impl Process {
 
     /// Sends SIGTERM to the group and waits for up to `grace`. Output is read by `drain` meanwhile, so that
     /// the program can clean up without blocking on its pipe.
-    pub(super) async fn stop(&self, grace: Duration, drain: impl Future) {
+    pub(in crate::agents) async fn stop(&self, grace: Duration, drain: impl Future) {
         self.group.signal(Signal::TERM);
         self.leave(grace, drain).await;
     }
@@ -64,7 +64,7 @@ impl Process {
     }
 
     /// Kills the rest of the group and returns the exit status of the first process.
-    pub(super) async fn end(mut self) -> io::Result<ExitStatus> {
+    pub(in crate::agents) async fn end(mut self) -> io::Result<ExitStatus> {
         self.group.signal(Signal::KILL);
         let status = self.child.wait().await;
         // The process is reaped: its id may be reused from now on.

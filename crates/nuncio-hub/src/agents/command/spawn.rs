@@ -13,14 +13,14 @@ use super::{
 use crate::config::Command;
 
 /// A running program, and our ends of its pipes.
-pub(super) struct Started {
-    pub(super) process: Process,
-    pub(super) stdin: ChildStdin,
-    pub(super) stdout: ChildStdout,
-    pub(super) stderr: ChildStderr,
+pub(in crate::agents) struct Started {
+    pub(in crate::agents) process: Process,
+    pub(in crate::agents) stdin: ChildStdin,
+    pub(in crate::agents) stdout: ChildStdout,
+    pub(in crate::agents) stderr: ChildStderr,
 }
 
-/// Starts the program in a process group of its own.
+/// Starts the program for a message.
 ///
 /// # Errors
 /// The reason why it cannot be started.
@@ -30,11 +30,22 @@ pub(super) fn spawn(
     cx: &ExecContext,
     context: &ContextId,
 ) -> Result<Started, ProgramProblem> {
+    spawn_with(settings, environment(settings, agent, cx, context))
+}
+
+/// Starts the program with exactly this environment, in a process group of its own.
+///
+/// # Errors
+/// The reason why it cannot be started.
+pub(in crate::agents) fn spawn_with(
+    settings: &Command,
+    variables: Vec<(OsString, OsString)>,
+) -> Result<Started, ProgramProblem> {
     let mut builder = Builder::new(find(settings)?);
     builder
         .args(&settings.line.arguments)
         .env_clear()
-        .envs(environment(settings, agent, cx, context))
+        .envs(variables)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -4,29 +4,33 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use nuncio_protocol::{
-    Artifact, Error, ErrorKind, Event, Json, Message, Metadata, Part, Result, TaskState, TaskStatus,
-    TaskStatusUpdateEvent,
+    Error, ErrorKind, Event, Message, Metadata, Part, Result, Role, TaskState, TaskStatus,
+    TaskStatusUpdateEvent, TraceContext,
 };
 use nuncio_server::{
-    CallerKey, CallerPermit, CallerPool, EarlierLimit, Emitter, ExecContext, Executor, TextStream,
+    CallerKey, CallerPermit, CallerPool, EarlierLimit, Emitter, ExecContext, Executor, store::Store,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    ANSWER, MODEL_EXTENSION, REASONING,
+    MODEL_EXTENSION,
+    artifacts::Artifacts,
     budget::Budget,
-    dialect::{self, Finish, OutputForm, Piece, Prompt, Usage},
+    dialect::{self, Finish, OutputForm, Piece, Prompt},
+    progress::Progress,
     prompt,
     provider::{Answer, Fault, Provider},
     retry::{self, Next},
+    rounds::{Bound, Rounds},
     status,
+    tools::{Toolbox, Tools},
 };
 use crate::{
-    agents::probe::Probe,
-    config::{Model, Reasoning},
+    agents::{delegation, probe::Probe},
+    config::Model,
     fleet::Condition,
-    telemetry::Metrics,
+    telemetry::{HubTelemetry, ModelRequest, ModelSpan},
 };
 
 /// Retry-after of an unavailable model whose provider gave none.
@@ -39,9 +43,6 @@ const TASK_DELAY: Duration = Duration::from_secs(1);
 /// The note at an answer that ends at the limit of tokens.
 const CUT: &str = "the answer was cut at the limit of tokens";
 
-/// Bytes per token, to estimate what a provider does not report.
-const BYTES_PER_TOKEN: u64 = 4;
-
 /// The executor of a model.
 pub(super) struct ModelExecutor {
     pub(super) settings: Model,
@@ -52,28 +53,37 @@ pub(super) struct ModelExecutor {
     /// A permit for each answer at a time.
     pub(super) permits: CallerPool,
     pub(super) budget: Budget,
-    pub(super) metrics: Arc<Metrics>,
+    /// `None`: the model has no tools.
+    pub(super) toolbox: Option<Toolbox>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) telemetry: HubTelemetry,
     pub(super) earlier: EarlierLimit,
     pub(super) name: Arc<str>,
 }
 
-/// An answer in progress, as far as it has come.
-struct Progress {
-    model: String,
-    usage: Usage,
-    finish: Option<Finish>,
-    /// Bytes of the prompt and of the answer, for estimates.
-    sent_bytes: usize,
-    received_bytes: usize,
+/// The work on one message.
+pub(super) struct Work {
+    pub(super) prompt: Prompt,
+    pub(super) rounds: Rounds,
+    pub(super) tools: Tools,
     /// Earlier turns that are not part of the prompt.
     omitted: usize,
-    text: String,
-    refusal: String,
+}
+
+/// An answer that has begun.
+struct Begun {
+    first: Option<Piece>,
+    answer: Answer,
+    span: ModelSpan,
 }
 
 /// The end of an answer that is not an error of the hub.
-enum Outcome {
+pub(super) enum Outcome {
     Answered,
+    /// The caller has to decide about a tool.
+    Asked,
+    /// A tool may have run before a stop of the hub, and must not run twice.
+    Unsure(String),
     /// Failed before the first token.
     NoAnswer(Fault),
     /// Failed after it.
@@ -84,26 +94,35 @@ enum Outcome {
 impl Executor for ModelExecutor {
     async fn execute(&self, cx: ExecContext, out: Emitter) -> Result<()> {
         if let Err(error) = self.budget.check(&cx.call.caller).await {
-            return out.refuse(error);
+            return delegation::refuse(&cx, &out, error).await;
         }
-        let (prompt, omitted) = match self.prompt(&cx).await {
-            Ok(prompt) => prompt,
-            Err(error) => return out.refuse(error),
+        let mut work = match self.begin(&cx).await {
+            Ok(work) => work,
+            Err(error) => return delegation::refuse(&cx, &out, error).await,
         };
         let Some(_permit) = self.permit(&cx, &out).await? else { return Ok(()) };
-        let mut progress = Progress::new(&prompt, omitted);
-        let mut artifacts = Artifacts::new(self, &out, &prompt);
+        let mut progress = Progress::new(work.omitted);
+        let mut artifacts = Artifacts::new(&self.settings, &out, &work.prompt);
         let outcome = tokio::select! {
             biased;
             // Drops the connection to the provider; the text so far is recorded with the status.
             () = cx.cancellation.cancelled() => None,
-            outcome = self.answer(&cx, &out, prompt, &mut progress, &mut artifacts) => Some(outcome?),
+            outcome = self.run(&cx, &out, &mut work, &mut progress, &mut artifacts) => Some(outcome?),
         };
         self.count(&cx, &progress).await;
-        match outcome {
-            None => Ok(()),
-            Some(outcome) => self.end(&cx, &out, outcome, &progress, artifacts).await,
+        let goes_on = match &outcome {
+            // After a shutdown the hub goes on with the task.
+            None => !out.is_canceled(),
+            Some(outcome) => matches!(outcome, Outcome::Asked),
+        };
+        let ended = match outcome {
+            None | Some(Outcome::Asked) => Ok(()),
+            Some(outcome) => self.end(&cx, &out, outcome, &progress, &work.rounds, artifacts).await,
+        };
+        if !goes_on {
+            work.rounds.forget().await;
         }
+        ended
     }
 
     /// An answer that was interrupted by a stop of the hub is asked for again: it has no effect but its text, which is
@@ -114,23 +133,43 @@ impl Executor for ModelExecutor {
 }
 
 impl ModelExecutor {
-    /// The prompt for this message, and the number of earlier turns that are not part of it.
-    async fn prompt(&self, cx: &ExecContext) -> Result<(Prompt, usize)> {
+    /// Reads what the message needs: the conversation, the rounds of tools so far, and the tools.
+    async fn begin(&self, cx: &ExecContext) -> Result<Work> {
+        let rounds = Rounds::open(&self.name, cx, &self.store).await?;
         let dialects: Vec<_> = self.providers.iter().map(|provider| provider.target.dialect).collect();
-        let current = prompt::turn_of(&cx.message, &dialects)?;
-        let output = output_form(cx)?;
+        // Later messages of a task are decisions about tools.
+        let history = cx.task.iter().flat_map(|task| &task.history);
+        let first = history.into_iter().find(|message| message.role == Role::User);
+        let current = prompt::turn_of(first.unwrap_or(&cx.message), &dialects)?;
+        let output = match rounds.output() {
+            Some(output) => output.clone(),
+            None => output_form(cx)?,
+        };
         let earlier = cx.earlier(self.earlier).await?;
         let (mut turns, omitted) = prompt::earlier_turns(&earlier, &dialects);
         turns.push(current);
+        let tools = self.tools().await?;
         let prompt = Prompt {
             instructions: self.instructions.clone(),
             turns,
             output,
+            tools: tools.specs(),
             max_tokens: self.settings.max_tokens,
             parameters: self.settings.parameters.clone(),
             ..Prompt::default()
         };
-        Ok((prompt, omitted))
+        Ok(Work { prompt, rounds, tools, omitted })
+    }
+
+    async fn tools(&self) -> Result<Tools> {
+        let Some(toolbox) = &self.toolbox else { return Ok(Tools::default()) };
+        toolbox.list().await.map_err(|(server, cause)| {
+            tracing::warn!(agent = &*self.name, server, cause, "the tools of a model cannot be reached");
+            let condition = Condition::Degraded(format!("the tools {server} cannot be reached: {cause}"));
+            status::saw(&self.probe, &self.name, &condition);
+            let told = format!("the tools {server} of this agent cannot be reached; try again later");
+            Error::new(ErrorKind::Unavailable, told).with_retry_after(DEFAULT_RETRY_AFTER)
+        })
     }
 
     /// Waits for a permit; `None` if the task is canceled meanwhile.
@@ -148,16 +187,17 @@ impl ModelExecutor {
     }
 
     /// Asks until a model answers, and reads its answer.
-    async fn answer(
+    pub(super) async fn answer(
         &self,
         cx: &ExecContext,
         out: &Emitter,
-        mut prompt: Prompt,
+        prompt: &mut Prompt,
         progress: &mut Progress,
         artifacts: &mut Artifacts,
     ) -> Result<Outcome> {
-        let (mut first, mut answer) = {
-            let asking = self.ask(cx, &mut prompt, progress);
+        progress.begin(prompt);
+        let Begun { mut first, mut answer, span } = {
+            let asking = self.ask(cx, prompt, progress);
             tokio::pin!(asking);
             let asked = tokio::select! {
                 asked = &mut asking => asked,
@@ -176,15 +216,20 @@ impl ModelExecutor {
         }
         while let Some(piece) = first.take() {
             if let Piece::Error(why) = &piece {
+                span.failed("provider_error");
                 return Ok(Outcome::Broken(Fault::Busy { why: why.clone(), retry_after: None }));
             }
             progress.take(&piece);
             artifacts.push(piece).await?;
             first = match answer.next(self.settings.silence).await {
                 Ok(next) => next,
-                Err(fault) => return Ok(Outcome::Broken(fault)),
+                Err(fault) => {
+                    span.failed(fault.word());
+                    return Ok(Outcome::Broken(fault));
+                }
             };
         }
+        progress.describe(&span);
         Ok(Outcome::Answered)
     }
 
@@ -194,7 +239,7 @@ impl ModelExecutor {
         cx: &ExecContext,
         prompt: &mut Prompt,
         progress: &mut Progress,
-    ) -> Result<(Option<Piece>, Answer), Fault> {
+    ) -> Result<Begun, Fault> {
         let begun = Instant::now();
         let mut last = Fault::Broken("there is no provider".to_owned());
         for (number, provider) in self.providers.iter().enumerate() {
@@ -232,14 +277,35 @@ impl ModelExecutor {
         body: &Value,
         cx: &ExecContext,
         progress: &mut Progress,
+    ) -> Result<Begun, Fault> {
+        let request = ModelRequest {
+            agent: &self.name,
+            provider: provider.target.dialect.word(),
+            model: &provider.target.name,
+            server: provider.server(),
+            max_tokens: self.settings.max_tokens,
+        };
+        let span = self.telemetry.model_span(&request, cx.call.trace.as_ref());
+        let trace = span.trace().or_else(|| cx.call.trace.clone());
+        let begun = self.first_token(provider, body, trace.as_ref(), progress).await;
+        let (first, answer) = begun.inspect_err(|fault| span.failed(fault.word()))?;
+        Ok(Begun { first, answer, span })
+    }
+
+    async fn first_token(
+        &self,
+        provider: &Provider,
+        body: &Value,
+        trace: Option<&TraceContext>,
+        progress: &mut Progress,
     ) -> Result<(Option<Piece>, Answer), Fault> {
         let silence = self.settings.silence;
-        let asked = provider.ask(body, cx.call.trace.as_ref());
+        let asked = provider.ask(body, trace);
         let mut answer = tokio::time::timeout(silence, asked).await.map_err(|_| Fault::Silent(silence))??;
         loop {
             match answer.next(silence).await? {
                 // Not a token yet.
-                Some(Piece::Usage(usage)) => progress.usage.update(usage),
+                Some(Piece::Usage(usage)) => progress.update(usage),
                 Some(Piece::Error(why)) => return Err(Fault::Busy { why, retry_after: None }),
                 first => return Ok((first, answer)),
             }
@@ -255,7 +321,7 @@ impl ModelExecutor {
             ("cached", tokens.cached),
             ("reasoning", tokens.reasoning),
         ] {
-            self.metrics.add_model_tokens(&self.name, kind, number.unwrap_or_default());
+            self.telemetry.metrics.add_model_tokens(&self.name, kind, number.unwrap_or_default());
         }
         let spent = tokens.input.unwrap_or_default().saturating_add(tokens.output.unwrap_or_default());
         if spent > 0 {
@@ -270,10 +336,13 @@ impl ModelExecutor {
         out: &Emitter,
         outcome: Outcome,
         progress: &Progress,
+        rounds: &Rounds,
         mut artifacts: Artifacts,
     ) -> Result<()> {
         let (state, words) = match outcome {
-            Outcome::NoAnswer(fault) => return self.no_answer(cx, out, &fault, progress).await,
+            Outcome::Asked => return Ok(()),
+            Outcome::Unsure(words) => (TaskState::Failed, Some(words)),
+            Outcome::NoAnswer(fault) => return self.no_answer(cx, out, &fault, progress, rounds).await,
             Outcome::Broken(fault) => {
                 self.log(cx, &fault);
                 status::saw(&self.probe, &self.name, &status::condition_after(&fault));
@@ -288,11 +357,11 @@ impl ModelExecutor {
                 Ok(()) if progress.finish == Some(Finish::Length) => {
                     (TaskState::Completed, Some(CUT.to_owned()))
                 }
-                Ok(()) => (TaskState::Completed, None),
+                Ok(()) => (TaskState::Completed, progress.bound.map(Bound::told)),
                 Err(why) => (TaskState::Failed, Some(why)),
             },
         };
-        self.settle(cx, out, state, words, progress).await
+        self.settle(cx, out, state, words, progress.report(rounds)).await
     }
 
     /// Records that no model has answered: an unavailable one is an error of the call, as long as there is no task.
@@ -302,10 +371,13 @@ impl ModelExecutor {
         out: &Emitter,
         fault: &Fault,
         progress: &Progress,
+        rounds: &Rounds,
     ) -> Result<()> {
         self.log(cx, fault);
         if !fault.is_passing() {
-            return self.settle(cx, out, TaskState::Failed, Some(fault.told()), progress).await;
+            return self
+                .settle(cx, out, TaskState::Failed, Some(fault.told()), progress.report(rounds))
+                .await;
         }
         let named = match fault {
             Fault::Busy { retry_after, .. } => *retry_after,
@@ -327,18 +399,12 @@ impl ModelExecutor {
         out: &Emitter,
         state: TaskState,
         words: Option<String>,
-        progress: &Progress,
+        report: Value,
     ) -> Result<()> {
-        let message = words.map(|words| {
-            let id = uuid::Uuid::now_v7().to_string();
-            let mut message = Message::agent(id, Part::text(words));
-            message.task_id = Some(cx.task_id.clone());
-            message.context_id = Some(cx.context_id.clone());
-            Arc::new(message)
-        });
+        let message = words.map(|words| Arc::new(message(cx, vec![Part::text(words)])));
         let mut metadata = Metadata::new();
         if cx.extension(MODEL_EXTENSION).is_some() {
-            metadata.insert(MODEL_EXTENSION, progress.report());
+            metadata.insert(MODEL_EXTENSION, report);
         }
         let status = TaskStatus { state, message, timestamp: None };
         let update = TaskStatusUpdateEvent { status, metadata, ..TaskStatusUpdateEvent::default() };
@@ -379,142 +445,10 @@ fn output_form(cx: &ExecContext) -> Result<OutputForm> {
     ))
 }
 
-impl Progress {
-    fn new(prompt: &Prompt, omitted: usize) -> Self {
-        let texts = prompt.turns.iter().flat_map(|turn| &turn.items).map(|item| match item {
-            dialect::Item::Text(text) => text.len(),
-            dialect::Item::Image(_) | dialect::Item::Audio(_) | dialect::Item::Document(_) => 0,
-        });
-        let sent_bytes = texts.sum::<usize>() + prompt.instructions.as_ref().map_or(0, String::len);
-        Self {
-            model: String::new(),
-            usage: Usage::default(),
-            finish: None,
-            sent_bytes,
-            received_bytes: 0,
-            omitted,
-            text: String::new(),
-            refusal: String::new(),
-        }
-    }
-
-    fn take(&mut self, piece: &Piece) {
-        match piece {
-            Piece::Text(text) => {
-                self.received_bytes += text.len();
-                self.text.push_str(text);
-            }
-            Piece::Reasoning(text) => self.received_bytes += text.len(),
-            Piece::Refusal(text) => self.refusal.push_str(text),
-            Piece::Finish(finish) => self.finish = Some(*finish),
-            Piece::Usage(usage) => self.usage.update(*usage),
-            Piece::Error(_) | Piece::End => {}
-        }
-    }
-
-    /// The tokens that the provider reported, or an estimate where it reported none and has begun an answer.
-    fn tokens(&self) -> Usage {
-        let estimate = |bytes: usize| (bytes as u64).div_ceil(BYTES_PER_TOKEN);
-        let has_begun = self.received_bytes > 0 || self.finish.is_some();
-        let input = self.usage.input.or_else(|| has_begun.then(|| estimate(self.sent_bytes)));
-        let output = self.usage.output.or_else(|| has_begun.then(|| estimate(self.received_bytes)));
-        Usage { input, output, ..self.usage }
-    }
-
-    fn is_refused(&self) -> bool {
-        self.finish == Some(Finish::Refused) || !self.refusal.is_empty()
-    }
-
-    fn words_of_refusal(&self) -> String {
-        match self.refusal.as_str() {
-            "" => "the model or its provider refused to answer".to_owned(),
-            words => words.to_owned(),
-        }
-    }
-
-    /// The metadata for the caller.
-    fn report(&self) -> Value {
-        let Usage { input, output, cached, reasoning } = self.tokens();
-        let mut report = json!({
-            "model": self.model, "inputTokens": input, "outputTokens": output, "cachedTokens": cached,
-            "reasoningTokens": reasoning, "finishReason": self.finish.map(Finish::word), "omittedTurns": self.omitted,
-            "isEstimate": self.usage.output.is_none(),
-        });
-        if let Some(report) = report.as_object_mut() {
-            report.retain(|_, value| !value.is_null());
-        }
-        report
-    }
-}
-
-/// The artifacts of an answer.
-struct Artifacts {
-    out: Emitter,
-    answer: TextStream,
-    /// `None`: the reasoning is dropped.
-    reasoning: Option<TextStream>,
-    /// The answer is one data part: it is not streamed.
-    is_data: bool,
-}
-
-impl Artifacts {
-    fn new(executor: &ModelExecutor, out: &Emitter, prompt: &Prompt) -> Self {
-        // Under fixed ids: the first piece after a restart replaces what was there.
-        let stream = |id: &'static str| out.text_stream(id).with_id(id).with_pace(executor.settings.pace);
-        let shows_reasoning = executor.settings.reasoning == Reasoning::Artifact;
-        Self {
-            out: out.clone(),
-            answer: stream(ANSWER),
-            reasoning: shows_reasoning.then(|| stream(REASONING)),
-            is_data: prompt.output != OutputForm::Text,
-        }
-    }
-
-    async fn push(&mut self, piece: Piece) -> Result<()> {
-        match (piece, &mut self.reasoning) {
-            (Piece::Text(text), _) if !self.is_data => self.answer.push(text).await,
-            (Piece::Reasoning(text), Some(reasoning)) => reasoning.push(text).await,
-            _ => Ok(()),
-        }
-    }
-
-    /// Completes the artifacts of an answer that has come to its end. The inner error says why it is not the data that
-    /// the caller wants; its text is kept.
-    async fn finish(&mut self, text: &str) -> Result<Result<(), String>> {
-        if !self.is_data {
-            self.close(text).await?;
-            return Ok(Ok(()));
-        }
-        match serde_json::from_str::<Json>(without_fence(text)) {
-            Ok(data) => {
-                self.close_reasoning().await?;
-                self.out.artifact(Artifact::new(ANSWER, Part::data(data)).with_name(ANSWER)).await?;
-                Ok(Ok(()))
-            }
-            Err(_) => {
-                self.close(text).await?;
-                Ok(Err("the answer of the model is not JSON; its text is kept".to_owned()))
-            }
-        }
-    }
-
-    /// Completes the artifacts with the text as it is.
-    async fn close(&mut self, text: &str) -> Result<()> {
-        self.close_reasoning().await?;
-        if self.is_data { self.answer.finish_with(text).await } else { self.answer.finish().await }
-    }
-
-    async fn close_reasoning(&mut self) -> Result<()> {
-        match &mut self.reasoning {
-            Some(reasoning) => reasoning.finish().await,
-            None => Ok(()),
-        }
-    }
-}
-
-/// JSON without the Markdown fence that many models put around it.
-fn without_fence(text: &str) -> &str {
-    let text = text.trim();
-    let Some(inner) = text.strip_prefix("```").and_then(|text| text.strip_suffix("```")) else { return text };
-    inner.strip_prefix("json").unwrap_or(inner).trim()
+/// A message of the agent in this task.
+pub(super) fn message(cx: &ExecContext, parts: Vec<Part>) -> Message {
+    let mut message = Message::agent(uuid::Uuid::now_v7().to_string(), parts);
+    message.task_id = Some(cx.task_id.clone());
+    message.context_id = Some(cx.context_id.clone());
+    message
 }

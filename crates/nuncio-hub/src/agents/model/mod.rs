@@ -6,23 +6,31 @@
 //!          earlier tasks                       ▼                              budget
 //! ```
 //! Reading order: this file prepares an agent; `executor` answers one message, with `prompt` (messages as turns),
-//! `provider` (the connection), `dialect` (requests and answers of providers), `retry` (when to ask again) and `budget`
-//! (tokens per day); `status` is the health, `preflight` checks a configuration.
+//! `provider` (the connection), `dialect` (requests and answers of providers), `retry` (when to ask again), `progress` and
+//! `artifacts` (the answer as it grows) and `budget` (tokens per day); `tool_loop` calls the `tools` of the model in
+//! `rounds`, which outlive the hub; `status` is the health, `preflight` checks a configuration.
 //!
 //! **Invariant:** before its first token an answer may be asked for again, here or at another model; after it never,
 //! except by a restart of the hub, which replaces the artifact. Nothing of the caller but its message reaches the
-//! provider: no header, no credential, no id.
+//! provider: no header, no credential, no id. A tool that may have run is not called again, unless it says that this does
+//! no harm.
 
+mod artifacts;
 mod budget;
 mod dialect;
 mod executor;
+mod listed;
 mod preflight;
+mod progress;
 mod prompt;
 mod provider;
 mod retry;
+mod rounds;
 mod status;
 #[cfg(test)]
 mod tests;
+mod tool_loop;
+mod tools;
 
 use std::{fs, sync::Arc};
 
@@ -32,9 +40,11 @@ use nuncio_protocol::{AgentCard, AgentExtension, AgentSkill};
 use nuncio_server::{CallerPool, EarlierLimit, Runtime};
 use tokio_util::sync::CancellationToken;
 
-use self::{budget::Budget, executor::ModelExecutor, provider::Provider, status::ModelStatus};
+use self::{
+    budget::Budget, executor::ModelExecutor, provider::Provider, status::ModelStatus, tools::Toolbox,
+};
 use super::{
-    AgentFactory, Kind, Label, Prepared,
+    AgentFactory, Kind, Label, Prepared, expiry,
     kind::{RuntimeSpec, TargetProblem},
     probe::Probe,
 };
@@ -67,8 +77,10 @@ impl Kind for Model {
             providers: Arc::clone(&providers),
             probe: Arc::clone(&probe),
             permits: CallerPool::new(self.max_concurrent.unwrap_or(MAX_CONCURRENT), share),
+            toolbox: Toolbox::open(&name, self, Some(factory))?,
+            store: Arc::clone(&factory.store),
             budget: Budget::new(&name, desired.limits.tokens_per_day, factory),
-            metrics: Arc::clone(&factory.telemetry.metrics),
+            telemetry: factory.telemetry.clone(),
             earlier: EarlierLimit { turns: self.history_turns, bytes: self.history_bytes },
             name: Arc::clone(&name),
         };
@@ -79,13 +91,20 @@ impl Kind for Model {
         let stop = CancellationToken::new();
         let status = Arc::new(ModelStatus::new(providers, probe, &name, stop.clone().drop_guard()));
         let (watching, every) = (status.watch(), self.check_every);
+        let store = Arc::clone(&factory.store);
         Ok(Prepared {
             upstream: Some(status),
             on_activate: Some(Box::new(move |_| {
+                // Of tasks that nobody has answered for half a year.
+                tokio::spawn(async move { expiry::forget(&*store, std::iter::once(rounds::KIND)).await });
                 tokio::spawn(stop.run_until_cancelled_owned(watching.run(every)));
             })),
             ..Prepared::durable(RuntimeSpec::new(builder))
         })
+    }
+
+    async fn expand(&self, desired: &config::Agent) -> Result<Vec<config::Agent>> {
+        listed::agents(self, desired).await
     }
 
     fn runtime_key(&self) -> String {
@@ -96,8 +115,8 @@ impl Kind for Model {
         preflight::check_files(self)
     }
 
-    async fn check_reachable(&self, _name: &str) -> Result<()> {
-        preflight::check_reachable(self).await
+    async fn check_reachable(&self, name: &str) -> Result<()> {
+        preflight::check_reachable(name, self).await
     }
 }
 

@@ -2,9 +2,12 @@
 
 use nuncio_protocol::{Content, Error, ErrorKind, Message, Part, Result, Role, Task, TaskState};
 
+use serde_json::Value;
+
 use super::{
-    REASONING,
+    MODEL_EXTENSION, REASONING,
     dialect::{self, Item, Media, Source, Speaker, Turn},
+    tool_loop::{CALL, QUESTION},
 };
 use crate::config::ModelDialect as Dialect;
 
@@ -53,7 +56,17 @@ fn answered(task: &Task, dialects: &[Dialect]) -> Option<Vec<Turn>> {
         return None;
     }
     let mut turns: Vec<Turn> = Vec::new();
+    let mut is_decision = false;
     for message in &task.history {
+        // Talk about tools is between hub and caller.
+        match about_tools(message) {
+            Some(is_question) => {
+                is_decision = is_question;
+                continue;
+            }
+            None if std::mem::take(&mut is_decision) && message.role == Role::User => continue,
+            None => {}
+        }
         let speaker = match message.role {
             Role::User => Speaker::User,
             Role::Agent => Speaker::Model,
@@ -69,6 +82,17 @@ fn answered(task: &Task, dialects: &[Dialect]) -> Option<Vec<Turn>> {
     }
     turns.push(Turn { speaker: Speaker::Model, items: vec![Item::Text(answer_of(task)?)] });
     Some(turns)
+}
+
+/// True for a question whether a tool may be called, false for the news of a call, `None` for other messages.
+fn about_tools(message: &Message) -> Option<bool> {
+    let about = message.metadata.get(MODEL_EXTENSION).filter(|_| message.role == Role::Agent)?;
+    let about = about.get::<Value>().ok()?;
+    match (about.get(QUESTION).is_some(), about.get(CALL).is_some()) {
+        (true, _) => Some(true),
+        (false, true) => Some(false),
+        (false, false) => None,
+    }
 }
 
 /// The agent's answer: its artifacts, else the message of its status.

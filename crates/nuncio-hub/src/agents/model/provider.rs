@@ -76,6 +76,18 @@ impl Fault {
         }
     }
 
+    /// The kind of the fault, for spans.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::Refused(_) => "refused",
+            Self::Unauthorized(_) => "unauthorized",
+            Self::Busy { .. } => "busy",
+            Self::Broken(_) => "broken",
+            Self::Silent(_) => "silent",
+            Self::Undecodable(_) => "undecodable",
+        }
+    }
+
     /// The text for the log.
     pub(super) fn cause(&self) -> &str {
         match self {
@@ -139,6 +151,12 @@ impl Provider {
         }
         let body = answer.bytes(MAX_BODY_BYTES).await.map_err(|error| broken(&error))?;
         dialect::decode_models(&body).map_err(|dialect::Undecodable(why)| Fault::Undecodable(why))
+    }
+
+    /// The host and the port.
+    pub(super) fn server(&self) -> (String, u16) {
+        let host = self.base.host_str().unwrap_or_default().to_owned();
+        (host, self.base.port_or_known_default().unwrap_or_default())
     }
 
     /// The address without user, password and query.

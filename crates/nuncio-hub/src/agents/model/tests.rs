@@ -1,6 +1,8 @@
 //! Models behind a real runtime and a scripted provider: a case for each row of `docs/models.md`.
 
 mod provider;
+mod tool_server;
+mod tools;
 
 use std::time::Duration;
 

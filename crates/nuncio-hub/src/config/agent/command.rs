@@ -37,8 +37,9 @@ pub struct Command {
     /// Environment variables of the hub that it inherits.
     #[serde(rename = "env_allow")]
     pub inherit: Vec<String>,
-    /// Maximum run time in seconds; 0: no limit.
+    /// Maximum run time in seconds, of a program or of the tools of a model; 0: no limit. Default: 3600, for a model 600.
     #[serde(rename = "time_limit_seconds", with = "SecondsOrNever")]
+    #[schemars(example = 3600)]
     pub time_limit: Option<Duration>,
     /// Maximum output in bytes.
     #[serde(rename = "output_limit_bytes")]

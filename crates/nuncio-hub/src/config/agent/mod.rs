@@ -10,6 +10,8 @@ mod model;
 mod name;
 mod remote;
 
+use std::time::Duration;
+
 use nuncio_protocol::Version;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::IgnoredAny};
@@ -26,7 +28,7 @@ pub use self::{
 };
 pub(crate) use self::{
     auth::{AuthTable, OAuth2Table},
-    kinds::{AgentTable, KINDS, KindEntry, order},
+    kinds::{AgentTable, Example, KINDS, KindEntry, order},
 };
 use super::{
     AgentCalls, AgentLimits, AgentPush, Cards, fields,
@@ -120,6 +122,13 @@ impl Agent {
     }
 }
 
+/// Notes keys of the `auth` table below this one that contradict each other.
+pub(super) fn check_auth(table: &Node, path: &[&str], findings: &mut Findings) {
+    if !findings.is_wrong_within(path) {
+        auth::check(&mut kinds::TableKeys::new(table, path, findings));
+    }
+}
+
 /// Settings of an agent's kind.
 #[derive(Clone, PartialEq, Debug)]
 pub enum AgentKind {
@@ -136,9 +145,34 @@ pub enum AgentKind {
     Toy(crate::agents::Toy),
 }
 
+impl AgentKind {
+    /// The time between two looks at the list of a provider, for a model.
+    #[must_use]
+    pub fn check_every(&self) -> Option<Duration> {
+        match self {
+            Self::Model(model) => Some(model.check_every),
+            Self::Demo(_) | Self::Upstream(_) | Self::Command(_) => None,
+            #[cfg(test)]
+            Self::Toy(_) => None,
+        }
+    }
+
+    /// True for a provider of models, whose models are the agents.
+    #[must_use]
+    pub fn is_template(&self) -> bool {
+        matches!(self, Self::Model(model) if model.target.name.is_empty())
+    }
+}
+
 impl From<Demo> for AgentKind {
     fn from(demo: Demo) -> Self {
         Self::Demo(demo)
+    }
+}
+
+impl From<Model> for AgentKind {
+    fn from(model: Model) -> Self {
+        Self::Model(Box::new(model))
     }
 }
 

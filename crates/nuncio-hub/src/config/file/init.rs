@@ -9,7 +9,7 @@ use super::{
     show::{bare, toml_text},
 };
 use crate::config::{
-    agent::{KINDS, KindEntry},
+    agent::{Example, KINDS, KindEntry},
     fields,
 };
 
@@ -25,6 +25,12 @@ const HEAD: &str = "\
 # remove the # to set them.
 ";
 
+/// The examples of servers of tools: a program, and an address.
+const TOOLS: &[Example] = &[
+    ("files", &["command", "directory", "env", "env_allow", "memory_limit_bytes", "timeout_seconds"]),
+    ("search", &["url", "auth.bearer"]),
+];
+
 /// The text of a file to start with. It serves the demo agents.
 #[must_use]
 pub fn init() -> String {
@@ -35,19 +41,26 @@ pub fn init() -> String {
     for key in values {
         entry(&mut out, key, &root["properties"][key], "billing");
     }
-    for key in tables.into_iter().filter(|key| *key != "agents") {
+    for key in tables.into_iter().filter(|key| !["agents", "tools"].contains(key)) {
         section(&mut out, key, &root["properties"][key]);
+    }
+    out.push('\n');
+    let tools = &root["properties"]["tools"];
+    describe(&mut out, tools);
+    for (name, keys) in TOOLS {
+        let keys: Vec<String> = keys.iter().map(|&key| key.to_owned()).collect();
+        named(&mut out, "tools", resolve(&tools["additionalProperties"]), name, &keys);
     }
     out.push('\n');
     describe(&mut out, &root["properties"]["agents"]);
     let mut shown = Vec::new();
     for kind in KINDS {
         let keys = every_key(kind, &shown);
-        agent(&mut out, kind.example, &keys);
+        named(&mut out, "agents", agent_table(), kind.example, &keys);
         shown.extend(keys);
         for (name, keys) in kind.alternatives {
             let keys: Vec<String> = keys.iter().map(|&key| key.to_owned()).collect();
-            agent(&mut out, name, &keys);
+            named(&mut out, "agents", agent_table(), name, &keys);
         }
     }
     out
@@ -116,15 +129,15 @@ fn section(out: &mut String, path: &str, schema: &'static Json) {
     }
 }
 
-/// An agent with these keys. Keys of nested tables follow under the table's header.
-fn agent(out: &mut String, name: &str, keys: &[String]) {
-    let mut known = agent_table();
+/// A table of this name with these keys. Keys of nested tables follow under the table's header.
+fn named(out: &mut String, within_root: &str, schema: &'static Json, name: &str, keys: &[String]) {
+    let mut known = schema;
     let mut within = "";
-    let _ = writeln!(out, "\n#[agents.{name}]");
+    let _ = writeln!(out, "\n#[{within_root}.{name}]");
     for key in keys {
         let (table, key) = key.rsplit_once('.').unwrap_or(("", key));
         if table != within {
-            known = agent_table();
+            known = schema;
             let mut property = known;
             for part in table.split('.') {
                 property = &known["properties"][part];
@@ -133,7 +146,7 @@ fn agent(out: &mut String, name: &str, keys: &[String]) {
             out.push('\n');
             describe(out, property);
             let (open, close) = if property.get("items").is_some() { ("[[", "]]") } else { ("[", "]") };
-            let _ = writeln!(out, "#{open}agents.{name}.{table}{close}");
+            let _ = writeln!(out, "#{open}{within_root}.{name}.{table}{close}");
             within = table;
         }
         entry(out, key, &known["properties"][key], name);

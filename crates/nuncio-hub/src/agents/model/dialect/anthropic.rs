@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Finish, Item, Media, OutputForm, Piece, Prompt, Source, Speaker, Turn, Undecodable, Usage, parse, text_of,
+    Finish, Item, Media, OutputForm, Piece, Prompt, Source, Speaker, ToolCall, ToolResult, ToolSpec, Turn,
+    Undecodable, Usage, arguments, parse, text_of,
 };
 
 /// The limit of tokens that a request needs, if none is configured.
@@ -22,10 +23,21 @@ pub(super) fn encode(prompt: &Prompt) -> Value {
         let format = json!({ "format": { "type": "json_schema", "schema": schema } });
         body.insert("output_config".to_owned(), format);
     }
+    if !prompt.tools.is_empty() {
+        body.insert("tools".to_owned(), prompt.tools.iter().map(tool).collect());
+        // They stay listed: a conversation with calls is refused without them.
+        if prompt.tools_are_over {
+            body.insert("tool_choice".to_owned(), json!({ "type": "none" }));
+        }
+    }
     for (key, value) in &prompt.parameters {
         body.insert(key.clone(), value.clone());
     }
     Value::Object(body)
+}
+
+fn tool(tool: &ToolSpec) -> Value {
+    json!({ "name": tool.name, "description": tool.description, "input_schema": tool.schema })
 }
 
 /// Turns of the same side are joined: the provider demands that they alternate.
@@ -56,6 +68,17 @@ fn block(item: &Item) -> Option<Value> {
         Item::Image(media) => json!({ "type": "image", "source": source(media) }),
         Item::Document(media) => json!({ "type": "document", "source": source(media) }),
         Item::Audio(_) => return None,
+        Item::Reasoning { text, signature } => {
+            json!({ "type": "thinking", "thinking": text, "signature": signature })
+        }
+        Item::Call(call) => {
+            // What is not an object was told to the model as a mistake.
+            let input = arguments(call).unwrap_or_default();
+            json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input })
+        }
+        Item::Result(ToolResult { id, text, is_error }) => {
+            json!({ "type": "tool_result", "tool_use_id": id, "content": text, "is_error": is_error })
+        }
     })
 }
 
@@ -78,8 +101,8 @@ pub(super) fn decode(data: &str) -> Result<Vec<Piece>, Undecodable> {
             let usage = event.get("message").and_then(|message| message.get("usage"));
             usage.map(|usage| Piece::Usage(self::usage(usage))).into_iter().collect()
         }
-        "content_block_start" => block_text(event.get("content_block").unwrap_or(&none)),
-        "content_block_delta" => block_text(delta),
+        "content_block_start" => block_pieces(index(&event), event.get("content_block").unwrap_or(&none)),
+        "content_block_delta" => block_pieces(index(&event), delta),
         "message_delta" => {
             let usage = event.get("usage").map(|usage| Piece::Usage(self::usage(usage)));
             let reason = delta.get("stop_reason").and_then(Value::as_str);
@@ -95,11 +118,27 @@ pub(super) fn decode(data: &str) -> Result<Vec<Piece>, Undecodable> {
     })
 }
 
-/// The text of a block, or of an addition to it.
-fn block_text(block: &Value) -> Vec<Piece> {
+fn index(event: &Value) -> u64 {
+    event.get("index").and_then(Value::as_u64).unwrap_or_default()
+}
+
+/// The pieces of a block, or of an addition to it.
+fn block_pieces(index: u64, block: &Value) -> Vec<Piece> {
     match block.get("type").and_then(Value::as_str).unwrap_or_default() {
         "text" | "text_delta" => text(text_of(block, "text"), Piece::Text),
         "thinking" | "thinking_delta" => text(text_of(block, "thinking"), Piece::Reasoning),
+        "signature_delta" => text(text_of(block, "signature"), Piece::Signature),
+        "tool_use" => {
+            // A whole input where nothing is streamed; an empty one announces the pieces.
+            let input = block.get("input").filter(|input| input.as_object().is_some_and(|it| !it.is_empty()));
+            let arguments = input.map(Value::to_string).unwrap_or_default();
+            let call = ToolCall { id: text_of(block, "id"), name: text_of(block, "name"), arguments };
+            vec![Piece::Call { index, call }]
+        }
+        "input_json_delta" => {
+            let call = ToolCall { arguments: text_of(block, "partial_json"), ..ToolCall::default() };
+            vec![Piece::Call { index, call }]
+        }
         _ => Vec::new(),
     }
 }
@@ -113,6 +152,7 @@ fn finish(reason: &str) -> Finish {
         "end_turn" | "stop_sequence" => Finish::Stop,
         "max_tokens" | "model_context_window_exceeded" => Finish::Length,
         "refusal" => Finish::Refused,
+        "tool_use" => Finish::Tools,
         _ => Finish::Other,
     }
 }

@@ -10,6 +10,7 @@ mod tests;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::config::ModelDialect as Dialect;
@@ -25,6 +26,10 @@ pub(crate) struct Prompt {
     /// The conversation, oldest first. The last turn is not the model's.
     pub(crate) turns: Vec<Turn>,
     pub(crate) output: OutputForm,
+    /// The tools that the model may call.
+    pub(crate) tools: Vec<ToolSpec>,
+    /// No tool may be called any more.
+    pub(crate) tools_are_over: bool,
     pub(crate) max_tokens: Option<u64>,
     /// Further members of the request, as the operator configured them.
     pub(crate) parameters: Map<String, Value>,
@@ -53,6 +58,43 @@ pub(crate) enum Item {
     Image(Media),
     Audio(Media),
     Document(Media),
+    /// Reasoning before a call of a tool, with the provider's signature: some demand it back.
+    Reasoning {
+        text: String,
+        signature: String,
+    },
+    /// The model calls a tool.
+    Call(ToolCall),
+    /// The result of such a call.
+    Result(ToolResult),
+}
+
+/// A tool, as the model is told of it.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct ToolSpec {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    /// The JSON Schema of its arguments.
+    pub(crate) schema: Value,
+}
+
+/// A call of a tool by the model.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct ToolCall {
+    pub(crate) id: String,
+    /// The name in the [`ToolSpec`].
+    pub(crate) name: String,
+    /// JSON, as the model wrote it.
+    pub(crate) arguments: String,
+}
+
+/// The result of a call, for the model.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct ToolResult {
+    /// The id of the call.
+    pub(crate) id: String,
+    pub(crate) text: String,
+    pub(crate) is_error: bool,
 }
 
 /// A file in a prompt.
@@ -90,7 +132,7 @@ impl Media {
 }
 
 /// The form of the answer.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(crate) enum OutputForm {
     #[default]
     Text,
@@ -105,6 +147,13 @@ pub(crate) enum OutputForm {
 pub(crate) enum Piece {
     Text(String),
     Reasoning(String),
+    /// The provider's signature of the reasoning so far.
+    Signature(String),
+    /// A piece of a call. Its parts are added to those of the same index; a new id begins a new call.
+    Call {
+        index: u64,
+        call: ToolCall,
+    },
     /// The words of a refusal.
     Refusal(String),
     Finish(Finish),
@@ -124,6 +173,8 @@ pub(crate) enum Finish {
     Length,
     /// The model or a filter of the provider refused.
     Refused,
+    /// The model waits for the results of its calls.
+    Tools,
     /// A word that this dialect does not have.
     Other,
 }
@@ -135,13 +186,14 @@ impl Finish {
             Self::Stop => "stop",
             Self::Length => "length",
             Self::Refused => "refused",
+            Self::Tools => "tools",
             Self::Other => "other",
         }
     }
 }
 
 /// Tokens of an answer; `None` for a figure that the provider did not report.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Usage {
     pub(crate) input: Option<u64>,
     pub(crate) output: Option<u64>,
@@ -150,6 +202,25 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
+    /// The tokens of two answers.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let sum = |one: Option<u64>, other: Option<u64>| match (one, other) {
+            (Some(one), Some(other)) => Some(one.saturating_add(other)),
+            (one, other) => one.or(other),
+        };
+        Self {
+            input: sum(self.input, other.input),
+            output: sum(self.output, other.output),
+            cached: sum(self.cached, other.cached),
+            reasoning: sum(self.reasoning, other.reasoning),
+        }
+    }
+
+    /// The tokens of prompt and answer together.
+    pub(crate) fn total(self) -> u64 {
+        self.input.unwrap_or_default().saturating_add(self.output.unwrap_or_default())
+    }
+
     /// Takes over the figures of a later report.
     pub(crate) fn update(&mut self, later: Self) {
         self.input = later.input.or(self.input);
@@ -193,7 +264,8 @@ pub(crate) fn encode(dialect: Dialect, prompt: &Prompt, is_default_provider: boo
 /// True if the dialect can express a file of this type.
 pub(crate) fn takes(dialect: Dialect, media: &Item) -> bool {
     match (dialect, media) {
-        (_, Item::Text(_) | Item::Image(_)) | (Dialect::Anthropic, Item::Document(_)) => true,
+        (_, Item::Text(_) | Item::Image(_) | Item::Reasoning { .. } | Item::Call(_) | Item::Result(_))
+        | (Dialect::Anthropic, Item::Document(_)) => true,
         // By their bytes only.
         (Dialect::OpenAi, Item::Audio(media) | Item::Document(media)) => {
             matches!(media.source, Source::Bytes(_))
@@ -237,6 +309,21 @@ fn instructions(prompt: &Prompt) -> Option<String> {
         (Some(own), false) => Some(own.clone()),
         (None, true) => Some(JSON_INSTRUCTION.to_owned()),
         (None, false) => None,
+    }
+}
+
+/// The arguments of a call as an object. Models write nothing for a tool without arguments.
+///
+/// # Errors
+/// Says why they are not one.
+pub(crate) fn arguments(call: &ToolCall) -> Result<Map<String, Value>, String> {
+    if call.arguments.trim().is_empty() {
+        return Ok(Map::new());
+    }
+    match serde_json::from_str(&call.arguments) {
+        Ok(Value::Object(arguments)) => Ok(arguments),
+        Ok(_) => Err("expected a JSON object".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Finish, Item, Media, OutputForm, Piece, Prompt, Speaker, Turn, Undecodable, Usage, parse, text_of,
+    Finish, Item, Media, OutputForm, Piece, Prompt, Speaker, ToolCall, ToolResult, ToolSpec, Turn,
+    Undecodable, Usage, parse, text_of,
 };
 
 /// The data of the last event.
@@ -31,6 +32,10 @@ pub(super) fn encode(prompt: &Prompt, is_default_provider: bool) -> Value {
             body.insert("response_format".to_owned(), format);
         }
     }
+    // At the end of the rounds they are left out: not every server knows `tool_choice`.
+    if !prompt.tools.is_empty() && !prompt.tools_are_over {
+        body.insert("tools".to_owned(), prompt.tools.iter().map(tool).collect());
+    }
     for (key, value) in &prompt.parameters {
         body.insert(key.clone(), value.clone());
     }
@@ -44,14 +49,29 @@ fn messages(prompt: &Prompt) -> Vec<Value> {
     }
     for turn in &prompt.turns {
         match turn.speaker {
-            Speaker::User => messages.push(user_message(turn)),
+            Speaker::User => {
+                messages.extend(turn.items.iter().filter_map(result_message));
+                messages.extend(user_message(turn));
+            }
             Speaker::Model => messages.push(model_message(turn)),
         }
     }
     messages
 }
 
-fn user_message(turn: &Turn) -> Value {
+fn tool(tool: &ToolSpec) -> Value {
+    let ToolSpec { name, description, schema } = tool;
+    json!({ "type": "function", "function": { "name": name, "description": description, "parameters": schema } })
+}
+
+/// The message with a result; errors are told in the text.
+fn result_message(item: &Item) -> Option<Value> {
+    let Item::Result(ToolResult { id, text, is_error: _ }) = item else { return None };
+    Some(json!({ "role": "tool", "tool_call_id": id, "content": text }))
+}
+
+/// The message of the caller; `None` for a turn that has only results.
+fn user_message(turn: &Turn) -> Option<Value> {
     let mut content = Vec::new();
     for item in &turn.items {
         match item {
@@ -65,12 +85,14 @@ fn user_message(turn: &Turn) -> Value {
                 let file = json!({ "filename": filename, "file_data": media.url() });
                 content.push(json!({ "type": "file", "file": file }));
             }
+            Item::Reasoning { .. } | Item::Call(_) | Item::Result(_) => {}
         }
     }
     match &turn.items[..] {
         // Text alone as text: some servers do not take a list.
-        [Item::Text(text)] => json!({ "role": "user", "content": text }),
-        _ => json!({ "role": "user", "content": content }),
+        [Item::Text(text)] => Some(json!({ "role": "user", "content": text })),
+        _ if content.is_empty() => None,
+        _ => Some(json!({ "role": "user", "content": content })),
     }
 }
 
@@ -88,7 +110,21 @@ fn model_message(turn: &Turn) -> Value {
         _ => None,
     });
     let text: String = texts.collect();
-    json!({ "role": "assistant", "content": text })
+    let calls = turn.items.iter().filter_map(|item| match item {
+        Item::Call(call) => Some(self::call(call)),
+        _ => None,
+    });
+    let calls: Vec<Value> = calls.collect();
+    match (text.is_empty(), calls.is_empty()) {
+        (_, true) => json!({ "role": "assistant", "content": text }),
+        (true, false) => json!({ "role": "assistant", "content": null, "tool_calls": calls }),
+        (false, false) => json!({ "role": "assistant", "content": text, "tool_calls": calls }),
+    }
+}
+
+fn call(call: &ToolCall) -> Value {
+    let arguments = if call.arguments.is_empty() { "{}" } else { &call.arguments };
+    json!({ "id": call.id, "type": "function", "function": { "name": call.name, "arguments": arguments } })
 }
 
 /// Decodes the data of a chunk.
@@ -133,10 +169,23 @@ fn choice(choice: &Value, pieces: &mut Vec<Piece>) {
     if !refusal.is_empty() {
         pieces.push(Piece::Refusal(refusal));
     }
+    for (at, call) in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten().enumerate() {
+        let function = call.get("function").unwrap_or(&none);
+        // Some servers write the arguments as an object.
+        let arguments = match function.get("arguments") {
+            Some(Value::String(text)) => text.clone(),
+            None | Some(Value::Null) => String::new(),
+            Some(object) => object.to_string(),
+        };
+        let index = call.get("index").and_then(Value::as_u64).unwrap_or(at as u64);
+        let call = ToolCall { id: text_of(call, "id"), name: text_of(function, "name"), arguments };
+        pieces.push(Piece::Call { index, call });
+    }
     if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str).filter(|it| !it.is_empty()) {
         pieces.push(Piece::Finish(match reason {
             "stop" | "eos" => Finish::Stop,
             "length" => Finish::Length,
+            "tool_calls" | "function_call" => Finish::Tools,
             "content_filter" | "refusal" => Finish::Refused,
             _ => Finish::Other,
         }));

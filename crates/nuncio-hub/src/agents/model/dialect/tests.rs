@@ -6,6 +6,11 @@ fn decoded(dialect: Dialect, data: &str) -> Result<Vec<Piece>, Undecodable> {
     decode(dialect, data)
 }
 
+fn call(index: u64, id: &str, name: &str, arguments: &str) -> Piece {
+    let call = ToolCall { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned() };
+    Piece::Call { index, call }
+}
+
 #[test]
 fn chunks_of_chat_completions() {
     let usage = |input, output, cached, reasoning| Piece::Usage(Usage { input, output, cached, reasoning });
@@ -34,6 +39,14 @@ fn chunks_of_chat_completions() {
             r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":2}}}"#,
             vec![usage(Some(9), Some(3), Some(4), Some(2))],
         ),
+        (
+            r#"{"choices":[{"delta":{"tool_calls":[{"index":1,"id":"t","function":{"name":"n","arguments":"{"}}]}}]}"#,
+            vec![call(1, "t", "n", "{")],
+        ),
+        (
+            r#"{"choices":[{"message":{"tool_calls":[{"function":{"name":"n","arguments":{"a":1}}}]},"finish_reason":"tool_calls"}]}"#,
+            vec![call(0, "", "n", r#"{"a":1}"#), Piece::Finish(Finish::Tools)],
+        ),
         (r#"{"error":{"message":"gone","code":500}}"#, vec![Piece::Error("gone".to_owned())]),
         (r#"{"error":"gone"}"#, vec![Piece::Error("gone".to_owned())]),
     ] {
@@ -46,7 +59,26 @@ fn events_of_messages() {
     for (data, expected) in [
         (r#"{"type":"ping"}"#, vec![]),
         (r#"{"type":"content_block_stop","index":0}"#, vec![]),
-        (r#"{"type":"content_block_delta","delta":{"type":"signature_delta","signature":"x"}}"#, vec![]),
+        (
+            r#"{"type":"content_block_delta","delta":{"type":"signature_delta","signature":"x"}}"#,
+            vec![Piece::Signature("x".to_owned())],
+        ),
+        (
+            r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t","name":"n","input":{}}}"#,
+            vec![call(1, "t", "n", "")],
+        ),
+        (
+            r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t","name":"n","input":{"a":1}}}"#,
+            vec![call(1, "t", "n", r#"{"a":1}"#)],
+        ),
+        (
+            r#"{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{"}}"#,
+            vec![call(1, "", "", "{")],
+        ),
+        (
+            r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"}}"#,
+            vec![Piece::Finish(Finish::Tools)],
+        ),
         (
             r#"{"type":"content_block_delta","delta":{"type":"text_delta","text":"ä"}}"#,
             vec![Piece::Text("ä".to_owned())],
@@ -79,6 +111,8 @@ fn nothing_that_a_provider_sends_is_fatal() {
         r#"{"type":"message_start","message":{"usage":{"input_tokens":1,"cache_read_input_tokens":18446744073709551615}}}"#,
         r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"x"}}"#,
         r#"{"error":{"message":["x"]}}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":1,"id":"t","function":{"name":"n","arguments":"{"}}]}}]}"#,
+        r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t","name":"n","input":{"a":1}}}"#,
     ];
     for dialect in [Dialect::OpenAi, Dialect::Anthropic] {
         for event in events {
