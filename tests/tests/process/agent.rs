@@ -7,7 +7,9 @@ use nuncio_tests::{
 
 use crate::{
     administration::{administered, says},
-    directory, documents, json, path, text,
+    directory, documents, json,
+    models::Provider,
+    path, text,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,4 +103,26 @@ async fn an_agent_of_a_hub_in_memory_is_said_to_go_with_it() {
         let shown = json(&ask(&["agent", "show", "far", "-o", "json"]).await);
         assert_eq!(shown["volatile"], data.is_empty());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_is_added_and_answers() {
+    let provider = Provider::start(&[("hello Ann", true)]).await;
+    let state = directory("agent-model");
+    let (hub, admin) = administered(&state).await;
+    let file = state.join("hub.token");
+    let ask = async |args: &[&str]| -> Output {
+        cli_with_env(args, &[("NUNCIO_ADMIN", &*admin), ("NUNCIO_ADMIN_TOKEN_FILE", path(&file))]).await
+    };
+    let model = provider.model();
+    let added = ask(&["agent", "add", "poet", "--model", &model, "--tag", "verse"]).await;
+    assert_eq!(added.code, Some(0), "{added:?}");
+    let sent = json(&cli(&["send", &hub.agent("poet"), "hello", "-o", "json"]).await);
+    assert_eq!(sent["task"]["artifacts"][0]["parts"][0]["text"], "hello Ann", "{sent}");
+    says(&ask(&["agent", "set", "poet", "max_tokens=7"]).await, 0, &["poet is changed"]);
+    let refused = ask(&["agent", "add", "other", "--model", "openai:"]).await;
+    assert!(
+        refused.code != Some(0) && refused.stderr.contains("the name of the model is missing"),
+        "{refused:?}"
+    );
 }

@@ -28,6 +28,7 @@ mod shutdown;
 mod store;
 mod stories;
 mod tenants;
+mod tools;
 mod webhooks;
 mod wrong_input;
 

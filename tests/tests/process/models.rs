@@ -18,27 +18,40 @@ use tokio::{
 
 use crate::{directory, json, path, text};
 
-/// A provider that answers by a script: the words of each answer, and whether the answer comes to its end.
+/// An answer of the provider.
+pub(crate) enum Answer {
+    /// Words, and whether the answer comes to its end.
+    Words(&'static str, bool),
+    /// A call of a tool with these arguments.
+    Call(&'static str, Value),
+}
+
+/// A provider that answers by a script.
 #[derive(Clone)]
 pub(crate) struct Provider(Arc<Inner>);
 
 struct Inner {
     address: SocketAddr,
     url: String,
-    script: Mutex<VecDeque<(&'static str, bool)>>,
+    script: Mutex<VecDeque<Answer>>,
     prompts: Mutex<Vec<Value>>,
     /// Answers that the other side has broken off.
     closed: Mutex<usize>,
 }
 
 impl Provider {
+    /// Answers in words; each has an end, or none.
     pub(crate) async fn start(script: &[(&'static str, bool)]) -> Self {
+        Self::scripted(script.iter().map(|(words, ends)| Answer::Words(words, *ends))).await
+    }
+
+    pub(crate) async fn scripted(script: impl IntoIterator<Item = Answer>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let inner = Arc::new(Inner {
             address,
             url: format!("http://{address}/v1"),
-            script: Mutex::new(script.iter().copied().collect()),
+            script: Mutex::new(script.into_iter().collect()),
             prompts: Mutex::default(),
             closed: Mutex::default(),
         });
@@ -58,7 +71,12 @@ impl Provider {
     }
 
     fn agent(&self) -> String {
-        format!("writer=openai:{}#tiny", self.0.url)
+        format!("writer={}", self.model())
+    }
+
+    /// The model, as the configuration names it.
+    pub(crate) fn model(&self) -> String {
+        format!("openai:{}#tiny", self.0.url)
     }
 
     /// The messages of each prompt.
@@ -80,16 +98,28 @@ impl Provider {
             return;
         }
         self.0.prompts.lock().unwrap().push(body["messages"].clone());
-        let Some((words, ends)) = self.0.script.lock().unwrap().pop_front() else { return };
+        let Some(next) = self.0.script.lock().unwrap().pop_front() else { return };
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
         let mut answer = head.to_owned();
-        for word in words.split_inclusive(' ') {
-            let chunk = json!({ "choices": [{ "delta": { "content": word } }] });
-            answer.push_str(&format!("data: {chunk}\n\n"));
-        }
+        let mut say =
+            |choice: Value| answer.push_str(&format!("data: {}\n\n", json!({ "choices": [choice] })));
+        let ends = match next {
+            Answer::Words(words, ends) => {
+                words.split_inclusive(' ').for_each(|word| say(json!({ "delta": { "content": word } })));
+                if ends {
+                    say(json!({ "delta": {}, "finish_reason": "stop" }));
+                }
+                ends
+            }
+            Answer::Call(name, arguments) => {
+                let function = json!({ "name": name, "arguments": arguments.to_string() });
+                let call = json!({ "index": 0, "id": "call-1", "function": function });
+                say(json!({ "delta": { "tool_calls": [call] }, "finish_reason": "tool_calls" }));
+                true
+            }
+        };
         if ends {
-            let chunk = json!({ "choices": [{ "delta": {}, "finish_reason": "stop" }] });
-            answer.push_str(&format!("data: {chunk}\n\ndata: [DONE]\n\n"));
+            answer.push_str("data: [DONE]\n\n");
         }
         let _ = stream.write_all(answer.as_bytes()).await;
         if !ends {
@@ -120,7 +150,7 @@ async fn read(stream: &mut TcpStream) -> Option<(String, Value)> {
     Some((String::from_utf8_lossy(&bytes[..end]).into_owned(), body))
 }
 
-async fn get(agent: &str, id: &str) -> Value {
+pub(crate) async fn get(agent: &str, id: &str) -> Value {
     json(&cli(&["task", "get", agent, id, "-o", "json"]).await)
 }
 
@@ -211,4 +241,21 @@ async fn a_configuration_is_checked_against_the_models_of_the_provider() {
         assert_eq!(output.code, Some(code), "{output:?}");
         assert!(format!("{}{}", output.stdout, output.stderr).contains(says), "{output:?}");
     }
+}
+
+/// A provider lists two models: `tiny` and `llama3`.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_model_that_a_provider_lists_is_an_agent() {
+    let provider = Provider::start(&[("hello", true)]).await;
+    let file = directory("models-listed").join("nuncio.toml");
+    let settings = format!("[agents.local]\nmodels = \"openai:{}\"\ntags = [\"here\"]\n", provider.0.url);
+    std::fs::write(&file, settings).unwrap();
+    let checked = cli(&["check", "--config", path(&file)]).await;
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+    let hub = Hub::of_agents("127.0.0.1:0", &["--config", path(&file)]).await;
+    let card = json(&cli(&["card", &hub.agent("local-llama3"), "-o", "json"]).await);
+    assert_eq!((text(&card["name"]), card["skills"].as_array().unwrap().len()), ("llama3", 1), "{card}");
+    let sent = json(&cli(&["send", &hub.agent("local-tiny"), "hi", "-o", "json"]).await);
+    assert_eq!(sent["task"]["artifacts"][0]["parts"][0]["text"], "hello", "{sent}");
+    assert_ne!(cli(&["send", &hub.agent("local"), "hi"]).await.code, Some(0), "the provider is no agent");
 }
