@@ -217,7 +217,10 @@ impl Hub {
             // An agent that was added by the API at some time must not keep the hub from starting.
             tracing::error!(%name, error = %format!("{error:#}"), "an agent that the API added cannot be served");
         }
-        anyhow::ensure!(config.admin.listen.is_some() || !fleet.all().is_empty(), "{}", config::NO_AGENT);
+        // A provider may list its models later.
+        let may_come =
+            config.admin.listen.is_some() || config.agents.iter().any(|agent| agent.kind.is_template());
+        anyhow::ensure!(may_come || !fleet.all().is_empty(), "{}", config::NO_AGENT);
         let registry = Arc::new(registry);
         let register = RegisterApi {
             registry: Arc::clone(&registry),
@@ -431,6 +434,7 @@ impl Hub {
             never = self.samples.run() => match never {},
             // No agent is added while the hub drains.
             never = until(&stopping, self.live.registry.watch()) => match never {},
+            never = until(&stopping, self.live.registry.watch_providers()) => match never {},
         };
         self.health.close().await;
         let closing = async {

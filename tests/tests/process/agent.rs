@@ -120,5 +120,9 @@ async fn a_model_is_added_and_answers() {
     let sent = json(&cli(&["send", &hub.agent("poet"), "hello", "-o", "json"]).await);
     assert_eq!(sent["task"]["artifacts"][0]["parts"][0]["text"], "hello Ann", "{sent}");
     says(&ask(&["agent", "set", "poet", "max_tokens=7"]).await, 0, &["poet is changed"]);
-    says(&ask(&["agent", "add", "other", "--model", "openai:"]).await, 64, &[]);
+    let refused = ask(&["agent", "add", "other", "--model", "openai:"]).await;
+    assert!(
+        refused.code != Some(0) && refused.stderr.contains("the name of the model is missing"),
+        "{refused:?}"
+    );
 }

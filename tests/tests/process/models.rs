@@ -242,3 +242,20 @@ async fn a_configuration_is_checked_against_the_models_of_the_provider() {
         assert!(format!("{}{}", output.stdout, output.stderr).contains(says), "{output:?}");
     }
 }
+
+/// A provider lists two models: `tiny` and `llama3`.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_model_that_a_provider_lists_is_an_agent() {
+    let provider = Provider::start(&[("hello", true)]).await;
+    let file = directory("models-listed").join("nuncio.toml");
+    let settings = format!("[agents.local]\nmodels = \"openai:{}\"\ntags = [\"here\"]\n", provider.0.url);
+    std::fs::write(&file, settings).unwrap();
+    let checked = cli(&["check", "--config", path(&file)]).await;
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+    let hub = Hub::of_agents("127.0.0.1:0", &["--config", path(&file)]).await;
+    let card = json(&cli(&["card", &hub.agent("local-llama3"), "-o", "json"]).await);
+    assert_eq!((text(&card["name"]), card["skills"].as_array().unwrap().len()), ("llama3", 1), "{card}");
+    let sent = json(&cli(&["send", &hub.agent("local-tiny"), "hi", "-o", "json"]).await);
+    assert_eq!(sent["task"]["artifacts"][0]["parts"][0]["text"], "hello", "{sent}");
+    assert_ne!(cli(&["send", &hub.agent("local"), "hi"]).await.code, Some(0), "the provider is no agent");
+}

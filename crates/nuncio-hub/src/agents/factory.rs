@@ -77,6 +77,10 @@ impl PrepareAgent for AgentFactory {
         let prepared = kind.prepare(&desired, &self).await?;
         Ok(Box::new(move || self.activate(prepared, &desired, runtime_key, before)))
     }
+
+    async fn expand(&self, template: &config::Agent) -> Result<Vec<config::Agent>> {
+        kind_of(&template.kind).expand(template).await
+    }
 }
 
 impl AgentFactory {

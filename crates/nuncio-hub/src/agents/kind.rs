@@ -46,6 +46,14 @@ pub(crate) trait Kind: Send + Sync {
     /// The agent cannot be served with these settings. The agents that are served now stay as they are.
     async fn prepare(&self, desired: &config::Agent, factory: &AgentFactory) -> Result<Prepared>;
 
+    /// The agents that these settings stand for, if they are those of a provider of many.
+    ///
+    /// # Errors
+    /// The provider does not list them.
+    async fn expand(&self, desired: &config::Agent) -> Result<Vec<config::Agent>> {
+        Ok(vec![desired.clone()])
+    }
+
     /// Identifies the settings that a runtime cannot change once it is built. After a change of settings,
     /// the agent keeps its runtime and running tasks if the key is the same; otherwise the tasks are
     /// drained.

@@ -172,3 +172,56 @@ pub(super) fn validate(config: &Config, found: &mut Vec<Invalid>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{
+        AgentKind, ToolTarget,
+        tests::{load, must},
+    };
+
+    const AGENT: &str = "[agents.writer]\nmodel = \"openai:#x\"\ntools = [\"files\"]\n";
+
+    #[test]
+    fn an_agent_has_the_servers_that_it_names() {
+        let loaded = must(load(&format!(
+            "[tools.files]\ncommand = \"files /data\"\nenv = {{ A = \"b\" }}\n[tools.other]\nurl = \"https://a.example/mcp\"\n{AGENT}"
+        )));
+        let AgentKind::Model(model) = &loaded.config.agents[0].kind else { panic!("{loaded:?}") };
+        let [files] = &model.tool_servers[..] else { panic!("{model:?}") };
+        let ToolTarget::Program(command) = &files.target else { panic!("{files:?}") };
+        assert_eq!(
+            (files.name.as_str(), command.line.arguments.as_slice()),
+            ("files", &["/data".to_owned()][..])
+        );
+    }
+
+    #[test]
+    fn mistakes_name_their_key() {
+        for (tools, expected) in [
+            ("", "agents.writer.tools: there are no tools of the name files"),
+            ("[tools.files]\n", "tools.files: missing server of tools; set command or url"),
+            (
+                "[tools.files]\ncommand = \"a\"\nurl = \"https://a.example\"\n",
+                "expected only one of command and url",
+            ),
+            (
+                "[tools.files]\nurl = \"https://a.example\"\ndirectory = \"x\"\n",
+                "is only for servers with command",
+            ),
+            (
+                "[tools.files]\ncommand = \"a\"\nauth = { bearer = \"s3cret\" }\n",
+                "is only for servers with url",
+            ),
+            ("[tools.files]\nurl = \"https://a.example\"\nauth = { user = \"u\" }\n", "needs password"),
+            ("[tools.Files]\nurl = \"https://a.example\"\n", "is not a valid name of tools"),
+            ("[tools.agents]\nurl = \"https://a.example\"\n", "is not a valid name of tools"),
+        ] {
+            let problems = load(&format!("{tools}{AGENT}")).unwrap_err().to_string();
+            assert!(problems.contains(expected) && !problems.contains("s3cret"), "{tools}: {problems}");
+        }
+        let own = "[agents.writer]\nmodel = \"openai:#x\"\nagents = [\"writer\"]\n";
+        let problems = load(own).unwrap_err().to_string();
+        assert!(problems.contains("cannot be a tool of itself"), "{problems}");
+    }
+}

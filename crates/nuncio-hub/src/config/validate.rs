@@ -231,7 +231,12 @@ impl Config {
         if names.is_empty() && self.admin.listen.is_none() && !self.data.is_durable() {
             found.push(Invalid::new("", NO_AGENT));
         }
-        let known = |name: &str| names.contains(&name);
+        let templates: Vec<&Agent> = self.agents.iter().filter(|agent| agent.kind.is_template()).collect();
+        let is_of = |name: &str, template: &&Agent| {
+            name.strip_prefix(&*template.name).is_some_and(|rest| rest.starts_with('-'))
+        };
+        let known =
+            |name: &str| names.contains(&name) || templates.iter().any(|template| is_of(name, template));
         let names_of = || if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         if let Some(name) = self.default_agent.as_deref().filter(|name| !known(name)) {
             let hint = did_you_mean(name, &names);

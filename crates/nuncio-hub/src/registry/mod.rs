@@ -31,6 +31,9 @@ use crate::{
 /// Time for the tasks of a removed agent to end.
 const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
+/// The pause of a hub without providers of models before it looks again.
+const NO_PROVIDER_PAUSE: Duration = Duration::from_secs(60);
+
 /// Activates a prepared agent.
 pub(crate) type Activate = Box<dyn FnOnce() -> Result<Arc<ServedAgent>> + Send>;
 
@@ -44,6 +47,12 @@ pub(crate) trait PrepareAgent: Send + Sync {
         desired: config::Agent,
         before: Option<Arc<ServedAgent>>,
     ) -> Result<Activate>;
+
+    /// The agents of a provider, as it lists its models now.
+    ///
+    /// # Errors
+    /// The provider has no list, or cannot be reached.
+    async fn expand(&self, template: &config::Agent) -> Result<Vec<config::Agent>>;
 }
 
 /// The reason why a change was refused.
@@ -94,15 +103,25 @@ struct RegistryState {
     configured: BTreeMap<AgentName, config::Agent>,
     /// Of the API.
     added: BTreeMap<AgentName, Desired>,
+    /// Providers of the configuration whose models are agents, and these agents as they were listed last.
+    providers: BTreeMap<AgentName, (config::Agent, Vec<config::Agent>)>,
     /// Served, with these settings.
     made: BTreeMap<AgentName, config::Agent>,
 }
 
 impl RegistryState {
-    /// The desired agent of this name; the configuration has priority over the API.
+    /// The desired agent of this name; the configuration has priority over the API, and both over what a provider
+    /// lists.
     fn desired(&self, name: &str) -> Option<Desired> {
-        let configured = self.configured.get(name).map(|agent| Desired { agent: agent.clone(), given: None });
-        configured.or_else(|| self.added.get(name).cloned())
+        let own = |agent: &config::Agent| Desired { agent: agent.clone(), given: None };
+        let configured = self.configured.get(name).map(own);
+        let listed = || self.listed().find(|agent| &*agent.name == name).map(own);
+        configured.or_else(|| self.added.get(name).cloned()).or_else(listed)
+    }
+
+    /// The agents of all providers.
+    fn listed(&self) -> impl Iterator<Item = &config::Agent> {
+        self.providers.values().flat_map(|(_, agents)| agents)
     }
 }
 
@@ -130,6 +149,8 @@ impl Registry {
     ) -> Result<Vec<(AgentName, anyhow::Error)>, StoreError> {
         let mut state = self.state.lock().await;
         let added = self.records.all().await?;
+        let (templates, agents): (Vec<_>, Vec<_>) =
+            agents.into_iter().partition(|agent| agent.kind.is_template());
         let configured: BTreeMap<_, _> =
             agents.into_iter().map(|agent| (agent.name.clone(), agent)).collect();
         for name in added.keys().filter(|name| configured.contains_key(*name)) {
@@ -148,6 +169,13 @@ impl Registry {
             return Ok(failed);
         }
         (state.configured, state.added) = (configured, added);
+        let mut before = std::mem::take(&mut state.providers);
+        let known = |template: config::Agent| {
+            let listed = before.remove(&template.name).map(|(_, listed)| listed).unwrap_or_default();
+            (template.name.clone(), (template, listed))
+        };
+        state.providers = templates.into_iter().map(known).collect();
+        self.list(&mut state).await;
         let mut left = self.activate(&mut state, ready);
         left.extend(self.follow(&mut state, anew).await);
         drain(left).await;
@@ -160,6 +188,51 @@ impl Registry {
         state.added = self.records.all().await?;
         drain(self.follow(&mut state, false).await).await;
         Ok(())
+    }
+
+    /// Reads the lists of the providers. One that cannot be read stays as it was.
+    async fn list(&self, state: &mut RegistryState) {
+        let templates: Vec<config::Agent> =
+            state.providers.values().map(|(template, _)| template.clone()).collect();
+        for template in templates {
+            let listed = match self.factory.expand(&template).await {
+                Ok(listed) => listed,
+                Err(error) => {
+                    let (name, error) = (&template.name, format!("{error:#}"));
+                    tracing::warn!(%name, error, "the models of a provider cannot be listed");
+                    continue;
+                }
+            };
+            // A demo agent keeps its name.
+            let is_free = |agent: &config::Agent| {
+                state.made.contains_key(&agent.name) || self.fleet.get(&agent.name).is_none()
+            };
+            let listed = listed.into_iter().filter(is_free).collect();
+            if let Some((_, known)) = state.providers.get_mut(&template.name) {
+                *known = listed;
+            }
+        }
+    }
+
+    /// Follows the lists of the providers. Never returns.
+    pub(crate) async fn watch_providers(&self) -> Infallible {
+        loop {
+            let pauses: Vec<Duration> = {
+                let state = self.state.lock().await;
+                state.providers.values().filter_map(|(template, _)| template.kind.check_every()).collect()
+            };
+            tokio::time::sleep(pauses.into_iter().min().unwrap_or(NO_PROVIDER_PAUSE)).await;
+            self.list_again().await;
+        }
+    }
+
+    /// Serves the agents that the providers list now.
+    async fn list_again(&self) {
+        let mut state = self.state.lock().await;
+        self.list(&mut state).await;
+        let left = self.follow(&mut state, false).await;
+        drop(state);
+        drain(left).await;
     }
 
     /// Calls [`Self::look`] when other hubs of a shared store have changed agents. Never returns.
@@ -292,9 +365,11 @@ impl Registry {
     async fn follow(&self, state: &mut RegistryState, anew: bool) -> Vec<Arc<ServedAgent>> {
         let mut ready = Vec::new();
         let names = state.configured.keys().chain(state.added.keys());
+        let names = names.chain(state.listed().map(|agent| &agent.name));
         let names: std::collections::BTreeSet<AgentName> = names.cloned().collect();
-        for Desired { agent, given } in names.iter().filter_map(|name| state.desired(name)) {
-            let anew = anew && given.is_some();
+        for Desired { agent, given: _ } in names.iter().filter_map(|name| state.desired(name)) {
+            // Those of the configuration have been prepared already.
+            let anew = anew && !state.configured.contains_key(&agent.name);
             if !anew && state.made.get(&agent.name) == Some(&agent) {
                 continue;
             }

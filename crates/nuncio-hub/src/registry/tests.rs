@@ -59,6 +59,16 @@ impl PrepareAgent for Names {
         let agent = self.0.serve(&wanted.name, backend, info, options, &limits)?;
         Ok(Box::new(move || Ok(Arc::new(agent))))
     }
+
+    /// The tags are the names that the provider lists.
+    async fn expand(&self, template: &config::Agent) -> Result<Vec<config::Agent>> {
+        let listed = |name: &String| {
+            anyhow::ensure!(name != "broken", "there is no list");
+            let kind = AgentKind::Demo(config::Demo::Echo);
+            Ok(config::Agent::new(name.parse().unwrap(), kind, AgentOrigin::File))
+        };
+        template.tags.iter().map(listed).collect()
+    }
 }
 
 /// All that an agent needs, and nothing more.
@@ -299,4 +309,27 @@ async fn the_only_agent_answers_at_the_root_until_there_is_a_second_one() {
         world.registry.remove(name, Expect::Anything).await.unwrap();
     }
     assert_eq!(world.root(), alone("first"), "alone again");
+}
+
+#[tokio::test]
+async fn the_models_of_a_provider_are_agents_as_long_as_it_lists_them() {
+    let world = World::new().await;
+    let template = |tags: &[&str]| {
+        let mut target: config::ModelTarget = "openai:#any".parse().unwrap();
+        target.name.clear();
+        let kind = AgentKind::Model(Box::new(config::Model::new(target)));
+        let tags = tags.iter().map(|&tag| tag.to_owned()).collect();
+        config::Agent { tags, ..config::Agent::new("local".parse().unwrap(), kind, AgentOrigin::File) }
+    };
+    for (configured, expected) in [
+        (vec![template(&["local-a", "local-b"])], &["local-a", "local-b"][..]),
+        (vec![template(&["local-b", "local-c"])], &["local-b", "local-c"]),
+        (vec![template(&["broken"])], &["local-b", "local-c"]),
+        (vec![], &[]),
+    ] {
+        assert!(world.registry.configure(configured, false).await.unwrap().is_empty());
+        world.registry.list_again().await;
+        let served: Vec<_> = world.fleet.all().iter().map(|agent| agent.name().to_string()).collect();
+        assert_eq!(served, expected);
+    }
 }

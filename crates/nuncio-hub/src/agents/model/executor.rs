@@ -117,7 +117,7 @@ impl Executor for ModelExecutor {
         };
         let ended = match outcome {
             None | Some(Outcome::Asked) => Ok(()),
-            Some(outcome) => self.end(&cx, &out, outcome, &progress, work.rounds.count(), artifacts).await,
+            Some(outcome) => self.end(&cx, &out, outcome, &progress, &work.rounds, artifacts).await,
         };
         if !goes_on {
             work.rounds.forget().await;
@@ -336,7 +336,7 @@ impl ModelExecutor {
         out: &Emitter,
         outcome: Outcome,
         progress: &Progress,
-        rounds: usize,
+        rounds: &Rounds,
         mut artifacts: Artifacts,
     ) -> Result<()> {
         let (state, words) = match outcome {
@@ -371,7 +371,7 @@ impl ModelExecutor {
         out: &Emitter,
         fault: &Fault,
         progress: &Progress,
-        rounds: usize,
+        rounds: &Rounds,
     ) -> Result<()> {
         self.log(cx, fault);
         if !fault.is_passing() {

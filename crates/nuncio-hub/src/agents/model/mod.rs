@@ -19,6 +19,7 @@ mod artifacts;
 mod budget;
 mod dialect;
 mod executor;
+mod listed;
 mod preflight;
 mod progress;
 mod prompt;
@@ -43,7 +44,7 @@ use self::{
     budget::Budget, executor::ModelExecutor, provider::Provider, status::ModelStatus, tools::Toolbox,
 };
 use super::{
-    AgentFactory, Kind, Label, Prepared,
+    AgentFactory, Kind, Label, Prepared, expiry,
     kind::{RuntimeSpec, TargetProblem},
     probe::Probe,
 };
@@ -90,13 +91,20 @@ impl Kind for Model {
         let stop = CancellationToken::new();
         let status = Arc::new(ModelStatus::new(providers, probe, &name, stop.clone().drop_guard()));
         let (watching, every) = (status.watch(), self.check_every);
+        let store = Arc::clone(&factory.store);
         Ok(Prepared {
             upstream: Some(status),
             on_activate: Some(Box::new(move |_| {
+                // Of tasks that nobody has answered for half a year.
+                tokio::spawn(async move { expiry::forget(&*store, std::iter::once(rounds::KIND)).await });
                 tokio::spawn(stop.run_until_cancelled_owned(watching.run(every)));
             })),
             ..Prepared::durable(RuntimeSpec::new(builder))
         })
+    }
+
+    async fn expand(&self, desired: &config::Agent) -> Result<Vec<config::Agent>> {
+        listed::agents(self, desired).await
     }
 
     fn runtime_key(&self) -> String {

@@ -36,6 +36,8 @@ pub(super) async fn check_reachable(name: &str, settings: &Model) -> Result<()> 
     for provider in &providers {
         let name = &provider.target.name;
         match provider.models().await {
+            // A provider of many: its list is there.
+            Ok(_) if name.is_empty() => {}
             Ok(models) if status::has(&models, name) => {}
             Ok(_) => {
                 bail!("the provider lists no model {name}; choose one of its list, or fetch the model there")

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     dialect::{Finish, Item, Piece, Prompt, ToolCall, Usage},
-    rounds::{Bound, Round},
+    rounds::{Bound, Round, Rounds},
 };
 use crate::telemetry::ModelSpan;
 
@@ -144,27 +144,16 @@ impl Progress {
     /// The tokens that the provider reported, or an estimate where it reported none and has begun an answer.
     pub(super) fn tokens(&self) -> Usage {
         let estimate = |bytes: usize| self.has_begun().then(|| (bytes as u64).div_ceil(BYTES_PER_TOKEN));
-        let sum = |before: Option<u64>, now: Option<u64>| match (before, now) {
-            (Some(before), Some(now)) => Some(before.saturating_add(now)),
-            (before, now) => before.or(now),
-        };
-        Usage {
-            input: sum(self.earlier.input, self.usage.input.or_else(|| estimate(self.sent_bytes))),
-            output: sum(self.earlier.output, self.usage.output.or_else(|| estimate(self.received_bytes))),
-            cached: sum(self.earlier.cached, self.usage.cached),
-            reasoning: sum(self.earlier.reasoning, self.usage.reasoning),
-        }
+        self.earlier.and(Usage {
+            input: self.usage.input.or_else(|| estimate(self.sent_bytes)),
+            output: self.usage.output.or_else(|| estimate(self.received_bytes)),
+            ..self.usage
+        })
     }
 
     /// Puts the tokens of the current answer and the reason for its end on its span.
     pub(super) fn describe(&self, span: &ModelSpan) {
         span.answered(self.usage.input, self.usage.output, self.finish.map(Finish::word));
-    }
-
-    /// The tokens of prompts and answers together.
-    pub(super) fn total_tokens(&self) -> u64 {
-        let tokens = self.tokens();
-        tokens.input.unwrap_or_default().saturating_add(tokens.output.unwrap_or_default())
     }
 
     pub(super) fn is_refused(&self) -> bool {
@@ -178,9 +167,10 @@ impl Progress {
         }
     }
 
-    /// The metadata for the caller.
-    pub(super) fn report(&self, rounds: usize) -> Value {
-        let Usage { input, output, cached, reasoning } = self.tokens();
+    /// The metadata for the caller: of all messages of the task.
+    pub(super) fn report(&self, before: &Rounds) -> Value {
+        let rounds = before.count();
+        let Usage { input, output, cached, reasoning } = before.usage().and(self.tokens());
         let mut report = json!({
             "model": self.model, "inputTokens": input, "outputTokens": output, "cachedTokens": cached,
             "reasoningTokens": reasoning, "finishReason": self.finish.map(Finish::word), "omittedTurns": self.omitted,
@@ -258,7 +248,6 @@ mod tests {
             progress.take(&Piece::Finish(Finish::Tools));
             progress.update(Usage { input: Some(10), output: Some(2), ..Usage::default() });
         }
-        assert_eq!(progress.total_tokens(), 36);
-        assert_eq!(progress.report(2)["isEstimate"], false);
+        assert_eq!((progress.tokens().total(), progress.is_estimate), (36, false));
     }
 }

@@ -14,7 +14,7 @@ use nuncio_server::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::dialect::{Item, OutputForm, Speaker, ToolCall, ToolResult, Turn};
+use super::dialect::{Item, OutputForm, Speaker, ToolCall, ToolResult, Turn, Usage};
 use crate::clock;
 
 /// The kind of the records.
@@ -78,7 +78,8 @@ pub(super) enum Phase {
 struct Position {
     rounds: usize,
     /// The tokens of earlier messages of the task.
-    tokens: u64,
+    #[serde(default)]
+    usage: Usage,
     phase: Phase,
 }
 
@@ -121,8 +122,8 @@ impl Rounds {
     }
 
     /// The tokens of earlier messages of the task.
-    pub(super) fn earlier_tokens(&self) -> u64 {
-        self.position.tokens
+    pub(super) fn usage(&self) -> Usage {
+        self.position.usage
     }
 
     /// The form of the last answer, as the first message of the task named it.
@@ -181,14 +182,10 @@ impl Rounds {
     ///
     /// # Errors
     /// The execution is over.
-    pub(super) fn note(&mut self, out: &Emitter, phase: Phase, tokens: u64) -> Result<()> {
+    pub(super) fn note(&mut self, out: &Emitter, phase: Phase, usage: Usage) -> Result<()> {
         self.position.phase = phase;
         let Some((number, round)) = self.rounds.iter().enumerate().next_back() else { return Ok(()) };
-        let position = Position {
-            rounds: self.rounds.len(),
-            tokens: self.position.tokens.saturating_add(tokens),
-            phase,
-        };
+        let position = Position { rounds: self.rounds.len(), usage: self.position.usage.and(usage), phase };
         out.put_record(PutRecord {
             kind: KIND.into(),
             key: key(&self.prefix, number).into(),

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The timeout of the list of models.
-const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The status of a model. Its background work stops when this is dropped.
 pub(super) struct ModelStatus {

@@ -83,7 +83,7 @@ impl ModelExecutor {
 
     /// The limit of tokens or time, if it is reached.
     fn bound(&self, state: &Loop<'_>, work: &Work, progress: &Progress) -> Option<Bound> {
-        let spent = work.rounds.earlier_tokens().saturating_add(progress.total_tokens());
+        let spent = work.rounds.usage().and(progress.tokens()).total();
         let tokens = self.settings.max_total_tokens.filter(|limit| spent >= *limit).map(Bound::Tokens);
         let is_late = state.deadline.is_some_and(|deadline| Instant::now() >= deadline);
         tokens.or_else(|| self.settings.time_limit.filter(|_| is_late).map(Bound::Time))
@@ -104,7 +104,7 @@ impl ModelExecutor {
                         match (tool.needs_approval, state.decision.take()) {
                             (true, None) => {
                                 let question = question(cx, tool, &arguments);
-                                work.rounds.note(out, Phase::Asked, progress.total_tokens())?;
+                                work.rounds.note(out, Phase::Asked, progress.tokens())?;
                                 emit(out, TaskState::InputRequired, question).await?;
                                 return Ok(true);
                             }
@@ -114,11 +114,7 @@ impl ModelExecutor {
                             (true, Some(Decision::Allow)) | (false, _) => {
                                 let is_repeatable = tool.is_repeatable;
                                 let told = calling(cx, tool, &arguments);
-                                work.rounds.note(
-                                    out,
-                                    Phase::Running { is_repeatable },
-                                    progress.total_tokens(),
-                                )?;
+                                work.rounds.note(out, Phase::Running { is_repeatable }, progress.tokens())?;
                                 emit(out, TaskState::Working, told).await?;
                                 // From here on a restart must not call it again.
                                 out.flush().await?;
@@ -132,7 +128,7 @@ impl ModelExecutor {
             work.rounds.add(result);
         }
         if has_called {
-            work.rounds.note(out, Phase::Idle, progress.total_tokens())?;
+            work.rounds.note(out, Phase::Idle, progress.tokens())?;
             out.working().await?;
         }
         Ok(false)

@@ -30,6 +30,8 @@ pub(crate) type Example = (&'static str, &'static [&'static str]);
 pub(crate) trait KindKeys: DeserializeOwned + JsonSchema {
     /// The key that selects the kind.
     const KEY: &'static str;
+    /// Another key that selects the kind.
+    const OTHER_KEY: Option<&'static str> = None;
     /// The name of the example that shows every key but those of the alternatives.
     const EXAMPLE: &'static str;
     /// Examples with keys that contradict those of the main example.
@@ -48,6 +50,7 @@ pub(crate) trait KindKeys: DeserializeOwned + JsonSchema {
 /// A kind as a value, for iteration.
 pub(crate) struct KindEntry {
     pub(crate) key: &'static str,
+    other_key: Option<&'static str>,
     pub(crate) example: &'static str,
     pub(crate) alternatives: &'static [Example],
     /// Its keys, in the order of declaration.
@@ -61,6 +64,7 @@ impl KindEntry {
     const fn of<K: KindKeys>() -> Self {
         Self {
             key: K::KEY,
+            other_key: K::OTHER_KEY,
             example: K::EXAMPLE,
             alternatives: K::ALTERNATIVES,
             keys: fields::of::<K>,
@@ -68,6 +72,12 @@ impl KindEntry {
             check: K::check,
             read: read_kind::<K>,
         }
+    }
+
+    /// The keys of this table that select the kind.
+    fn selected_by(&self, table: &Node) -> usize {
+        let keys = std::iter::once(self.key).chain(self.other_key);
+        keys.filter(|key| table.find(&[*key]).is_some()).count()
     }
 
     fn has(&self, key: &str) -> bool {
@@ -120,9 +130,14 @@ fn kind_of(table: &Node, path: &[&str], findings: &mut Findings) -> Option<&'sta
         Some((last, keys)) => format!("{} and {last}", keys.join(", ")),
         None => String::new(),
     };
-    let present: Vec<_> = KINDS.iter().filter(|kind| table.find(&[kind.key]).is_some()).collect();
+    let present: Vec<_> = KINDS.iter().filter(|kind| kind.selected_by(table) > 0).collect();
     match present[..] {
-        [kind] => return Some(kind),
+        [kind] if kind.selected_by(table) == 1 => return Some(kind),
+        [kind] => {
+            let text =
+                format!("expected only one of {} and {}", kind.key, kind.other_key.unwrap_or_default());
+            findings.refuse(path, &table.spot, text);
+        }
         [] if findings.is_wrong_within(path) => {}
         [] => findings.refuse(path, &table.spot, format!("missing agent type; set one of {listed}")),
         _ => findings.refuse(path, &table.spot, format!("expected only one of {listed}")),
@@ -200,7 +215,7 @@ impl JsonSchema for AgentTable {
 /// The property of a key that one kind has.
 fn of_kind(kind: &KindEntry, key: &str, property: &Json) -> Json {
     let mut property = property.clone();
-    if key == kind.key {
+    if key == kind.key || kind.other_key == Some(key) {
         // It has no default: without the key it would not be an agent of this kind.
         property.as_object_mut().map(|property| property.remove("default"));
     } else {

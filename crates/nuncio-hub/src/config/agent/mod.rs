@@ -11,6 +11,8 @@ mod model;
 mod name;
 mod remote;
 
+use std::time::Duration;
+
 use nuncio_protocol::Version;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::IgnoredAny};
@@ -166,9 +168,34 @@ pub enum AgentKind {
     Toy(crate::agents::Toy),
 }
 
+impl AgentKind {
+    /// The time between two looks at the list of a provider, for a model.
+    #[must_use]
+    pub fn check_every(&self) -> Option<Duration> {
+        match self {
+            Self::Model(model) => Some(model.check_every),
+            Self::Demo(_) | Self::Upstream(_) | Self::Command(_) | Self::Mailbox(_) => None,
+            #[cfg(test)]
+            Self::Toy(_) => None,
+        }
+    }
+
+    /// True for a provider of models, whose models are the agents.
+    #[must_use]
+    pub fn is_template(&self) -> bool {
+        matches!(self, Self::Model(model) if model.target.name.is_empty())
+    }
+}
+
 impl From<Demo> for AgentKind {
     fn from(demo: Demo) -> Self {
         Self::Demo(demo)
+    }
+}
+
+impl From<Model> for AgentKind {
+    fn from(model: Model) -> Self {
+        Self::Model(Box::new(model))
     }
 }
 

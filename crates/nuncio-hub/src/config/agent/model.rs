@@ -39,6 +39,11 @@ pub struct Model {
     #[serde(rename = "model", with = "ModelText")]
     #[schemars(example = "openai:http://localhost:11434/v1#llama3")]
     pub target: ModelTarget,
+    /// In place of a model, its provider without a #NAME: each model that it lists is an agent, named after this one
+    /// and the model. The list is read again every check_seconds.
+    #[serde(rename = "models", with = "Opt::<ProviderText>")]
+    #[schemars(example = "openai:http://localhost:11434/v1")]
+    pub provider: Option<ModelTarget>,
     /// Instructions for the model, before every conversation.
     #[schemars(example = "You write short texts.")]
     pub instructions: Option<String>,
@@ -116,7 +121,7 @@ pub struct ModelTarget {
     pub dialect: ModelDialect,
     /// The address of the API, to which paths are appended; `None`: the provider that the dialect is named after.
     pub url: Option<Url>,
-    /// The name of the model.
+    /// The name of the model; empty for all models of the provider.
     pub name: String,
 }
 
@@ -170,6 +175,18 @@ impl ModelTarget {
     }
 }
 
+impl ModelTarget {
+    /// A provider without a model: `openai:URL`.
+    fn provider_of(text: &str) -> Result<Self, String> {
+        if text.contains('#') {
+            return Err("the name of a model belongs into model; expected a provider such as openai:http://localhost:11434/v1"
+                .to_owned());
+        }
+        let target: Self = format!("{text}#any").parse()?;
+        Ok(Self { name: String::new(), ..target })
+    }
+}
+
 impl FromStr for ModelTarget {
     type Err = String;
 
@@ -194,13 +211,21 @@ impl FromStr for ModelTarget {
 impl fmt::Display for ModelTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let url = self.url.as_ref().map(Url::as_str).unwrap_or_default();
-        write!(f, "{}:{url}#{}", self.dialect.word(), self.name)
+        match self.name.as_str() {
+            "" => write!(f, "{}:{url}", self.dialect.word()),
+            name => write!(f, "{}:{url}#{name}", self.dialect.word()),
+        }
     }
 }
 
 form! {
     /// A model of a provider, as text.
     ModelText: String => ModelTarget, |text| text.parse(), ToString::to_string
+}
+
+form! {
+    /// A provider of models, as text.
+    ProviderText: String => ModelTarget, |text| ModelTarget::provider_of(&text), ToString::to_string
 }
 
 /// The use of a model's reasoning.
@@ -225,6 +250,7 @@ impl Model {
     pub fn new(target: ModelTarget) -> Self {
         Self {
             target,
+            provider: None,
             instructions: None,
             instructions_file: None,
             parameters: Map::new(),
@@ -254,14 +280,19 @@ impl Model {
 impl KindKeys for Model {
     const KEY: &'static str = "model";
     const EXAMPLE: &'static str = "writer";
-    const ALTERNATIVES: &'static [Example] = &[("critic", &["model", "instructions"])];
+    const OTHER_KEY: Option<&'static str> = Some("models");
+    const ALTERNATIVES: &'static [Example] =
+        &[("critic", &["model", "instructions"]), ("local", &["models"])];
 
     fn check(table: &mut TableKeys<'_>) {
         table.not_both(&[], "instructions", "instructions_file");
         auth::check(table);
     }
 
-    fn into_kind(self, _: &Agent) -> Result<AgentKind, String> {
+    fn into_kind(mut self, _: &Agent) -> Result<AgentKind, String> {
+        if let Some(provider) = self.provider.take() {
+            self.target = provider;
+        }
         Ok(AgentKind::Model(Box::new(self)))
     }
 }
@@ -282,6 +313,15 @@ mod tests {
             assert_eq!((target.base().as_str(), target.name.as_str()), (base, name), "{text}");
             assert_eq!(target.to_string(), text);
         }
+        for (text, base) in [
+            ("openai:http://localhost:11434/v1", "http://localhost:11434/v1"),
+            ("anthropic:", "https://api.anthropic.com/v1"),
+        ] {
+            let provider = ModelTarget::provider_of(text).unwrap();
+            assert_eq!((provider.base().as_str(), provider.name.as_str()), (base, ""), "{text}");
+            assert_eq!(provider.to_string(), text);
+        }
+        assert!(ModelTarget::provider_of("openai:#gpt-5").unwrap_err().contains("belongs into model"));
         for (text, expected) in [
             ("openai:http://localhost/v1", "the name of the model is missing"),
             ("openai:#", "the name of the model is missing"),

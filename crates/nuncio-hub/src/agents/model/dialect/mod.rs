@@ -193,7 +193,7 @@ impl Finish {
 }
 
 /// Tokens of an answer; `None` for a figure that the provider did not report.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Usage {
     pub(crate) input: Option<u64>,
     pub(crate) output: Option<u64>,
@@ -202,6 +202,25 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
+    /// The tokens of two answers.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let sum = |one: Option<u64>, other: Option<u64>| match (one, other) {
+            (Some(one), Some(other)) => Some(one.saturating_add(other)),
+            (one, other) => one.or(other),
+        };
+        Self {
+            input: sum(self.input, other.input),
+            output: sum(self.output, other.output),
+            cached: sum(self.cached, other.cached),
+            reasoning: sum(self.reasoning, other.reasoning),
+        }
+    }
+
+    /// The tokens of prompt and answer together.
+    pub(crate) fn total(self) -> u64 {
+        self.input.unwrap_or_default().saturating_add(self.output.unwrap_or_default())
+    }
+
     /// Takes over the figures of a later report.
     pub(crate) fn update(&mut self, later: Self) {
         self.input = later.input.or(self.input);
