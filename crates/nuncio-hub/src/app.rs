@@ -21,8 +21,8 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::{
-    admin::{AdminListener, AdminState, HubFacts, Reloader, Sessions},
-agent_urls::AgentUrls,
+    admin::{AdminListener, AdminState, AdminTokens, HubFacts, Reloader, Sessions},
+    agent_urls::AgentUrls,
     agents::{self, AgentFactory},
     config::{self, Config},
     data,
@@ -80,6 +80,7 @@ pub struct Hub {
     trail: trail::TrailWriter,
     memory: MemoryAccount,
     samples: Arc<Samples>,
+    admin_state: Arc<AdminState>,
     config: Config,
 }
 
@@ -233,7 +234,11 @@ impl Hub {
             reloader: Arc::clone(&reloader),
             sessions: Sessions::default(),
             facts,
+            events: Arc::clone(&telemetry.events),
+            tokens: AdminTokens::open(&store).await?,
+            push: pushing.as_ref().map(|pushing| pushing.push.clone()),
         };
+        let admin_state = Arc::new(admin_state);
         let live = Live {
             fleet: Arc::clone(&fleet),
             registry: Arc::clone(&registry),
@@ -245,13 +250,13 @@ impl Hub {
             telemetry: telemetry.clone(),
         };
         let scrape = Box::pin(Scrape::bind(&config, local, &fleet, Arc::clone(&gauges))).await?.map(Box::new);
-        let admin = AdminListener::bind(&config, local, Arc::new(admin_state), gauges).await?;
+        let admin = AdminListener::bind(&config, local, Arc::clone(&admin_state), gauges).await?;
         // Last: a caller that connects finds the whole hub, and an operator the token in its file.
         let socket = socket
             .listen(LISTEN_BACKLOG)
             .map_err(|error| cannot_listen(&config.listen, &error, "--listen"))?;
         let listener = Listener { socket, certificates, names: own_names, connections: config.connections };
-        let trail = writer;
+        let trail = writer.told_to(&telemetry.events);
         Ok(Self {
             listener,
             address,
@@ -268,6 +273,7 @@ impl Hub {
             trail,
             memory,
             samples,
+            admin_state,
             config,
         })
     }
@@ -386,6 +392,7 @@ impl Hub {
             self.fleet.begin_to_drain();
             self.health.set(false).await;
             self.fleet.drain(self.config.drain_grace).await;
+            self.live.telemetry.events.close();
             open
         };
         let (open, admin, scrape) = tokio::select! {
@@ -396,6 +403,7 @@ impl Hub {
             never = self.trail.run() => match never {},
             never = memory::measure(&self.memory) => match never {},
             never = self.samples.run() => match never {},
+            never = self.admin_state.tokens.watch() => match never {},
             // No agent is added while the hub drains.
             never = until(&stopping, self.live.registry.watch()) => match never {},
         };

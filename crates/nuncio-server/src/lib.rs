@@ -76,8 +76,8 @@ pub use self::{
     extension::Extension,
     memory::{MemoryAccount, MemoryUsage, MemoryUse},
     runtime::{
-        DEFAULT_PACE, EarlierLimit, Emitter, ExecContext, Execution, Executor, Limits, Retention, Runtime,
-        RuntimeBuilder, TextStream,
+        CommitObserver, Committed, DEFAULT_PACE, EarlierLimit, Emitter, ExecContext, Execution, Executor,
+        Limits, Retention, Runtime, RuntimeBuilder, TextStream,
     },
     size::MAX_MEMO_BYTES,
     task_quota::{CountedTask, TaskQuota},

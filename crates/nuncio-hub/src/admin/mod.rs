@@ -1,21 +1,26 @@
 //! The admin API of the hub, on a listener of its own: health without a token, everything else with it.
 //!
 //! Reading order: [`api`] is the contract, route by route, as types; this file binds and mounts, `token`
-//! creates the token and its file, `table` lists every endpoint, `endpoint` and `query` read requests as the
-//! types of their routes, `openapi` describes the table, `problem` has the refusals; then handlers, one file
+//! creates the token and its file, `access` has the other tokens and the roles, `table` lists every endpoint, `endpoint` and `query` read requests as the
+//! types of their routes, `sse` writes streams, `openapi` describes the table, `problem` has the refusals; then handlers, one file
 //! per resource.
 
+mod access;
+mod admin_tokens;
 mod agents;
 pub mod api;
 mod dashboard;
 mod deliveries;
+mod delivery_hosts;
 mod endpoint;
+mod events;
 mod health;
 mod keys;
 mod openapi;
 mod problem;
 mod query;
 mod reload;
+mod sse;
 mod stats;
 mod table;
 mod tasks;
@@ -38,10 +43,10 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::{HeaderMap, HeaderValue, header};
-use nuncio_server::store::Store;
+use nuncio_server::{push::Push, store::Store};
 use tokio::net::TcpListener;
 
-pub(crate) use self::stats::HubFacts;
+pub(crate) use self::{access::AdminTokens, stats::HubFacts};
 use self::{
     problem::AdminProblem,
     table::EndpointTable,
@@ -51,6 +56,7 @@ pub(crate) use self::ui::session::Sessions;
 pub use self::{reload::Reloader, token::admin_token_file};
 use crate::{
     config::{self, Config, Data},
+    events::EventLog,
     fleet::Fleet,
     gauges::Gauges,
     health::router_with_agents,
@@ -76,14 +82,18 @@ pub(crate) struct AdminState {
     /// The sessions of the dashboard.
     pub(crate) sessions: Sessions,
     pub(crate) facts: HubFacts,
+    pub(crate) events: Arc<EventLog>,
+    pub(crate) tokens: AdminTokens,
+    /// The delivery engine; `None` if webhooks are turned off.
+    pub(crate) push: Option<Push>,
 }
 
 impl AdminState {
-    /// Writes a change to the log and to the audit trail.
-    fn note(&self, what: What, subject: String) {
+    /// Writes a change to the log and to the audit trail; `who` is the name of the operator's token, if it has one.
+    fn note(&self, what: What, subject: String, who: Option<&str>) {
         let about = Some(&*subject).filter(|subject| !subject.is_empty());
-        tracing::info!(%what, about, "changed by administration");
-        let mut row = Row::of(what);
+        tracing::info!(%what, about, who, "changed by administration");
+        let mut row = Row { principal: who.map(str::to_owned), ..Row::of(what) };
         match what {
             What::AgentAdded | What::AgentChanged | What::AgentRemoved | What::AgentRefreshed => {
                 row.agent = Some(subject);
@@ -189,22 +199,31 @@ fn token_file(config: &Config, admin: &config::Admin, port: u16) -> Result<Optio
 fn router(state: Arc<AdminState>, gauges: Arc<Gauges>, token: &Token, address: SocketAddr) -> Router {
     let health = router_with_agents(&state.fleet);
     let table = Arc::new(EndpointTable::new(Arc::clone(&state)));
-    let pages = ui::router(state, Arc::clone(&table), token.clone(), address);
+    let pages = ui::router(Arc::clone(&state), Arc::clone(&table), token.clone(), address);
     let api = Router::new()
         .fallback(table::serve)
         .with_state(table)
-        // Around all of it: without the token not even the routes are visible.
-        .layer(middleware::from_fn_with_state(token.clone(), with_token));
+        // Around all of it: without a token not even the routes are visible.
+        .layer(middleware::from_fn_with_state((token.clone(), state), with_token));
     // Without the token, since scrapers have none.
     health.merge(scrape::router(gauges)).nest("/api", api).merge(pages).fallback(nothing)
 }
 
-/// Requires the token. Web pages of other sites cannot call: they do not have it, and browsers do not let
-/// them read the answers.
-async fn with_token(State(token): State<Token>, request: Request, next: Next) -> Response {
-    let mut response = match bearer(request.headers()) {
-        Some(given) if token.is(given) => next.run(request).await,
-        given => AdminProblem::no_token(given.is_some()).into_response(),
+/// Requires a token, and adds its [`AdminCaller`] to the request. Web pages of other sites cannot call: they do not
+/// have it, and browsers do not let them read the answers.
+async fn with_token(
+    State((file, state)): State<(Token, Arc<AdminState>)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let given = bearer(request.headers());
+    let caller = given.and_then(|given| state.tokens.caller(&file, given));
+    let mut response = match caller {
+        Some(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        None => AdminProblem::no_token(given.is_some()).into_response(),
     };
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response

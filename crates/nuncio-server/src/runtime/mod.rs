@@ -40,6 +40,8 @@ mod record;
 
 mod journal;
 
+mod observer;
+
 mod stored_turn;
 
 mod reserve;
@@ -85,6 +87,7 @@ pub use self::{
     conversation::EarlierLimit,
     emitter::Emitter,
     executor::{ExecContext, Execution, Executor},
+    observer::{CommitObserver, Committed},
     recover::Retention,
     text_stream::{DEFAULT_PACE, TextStream},
 };

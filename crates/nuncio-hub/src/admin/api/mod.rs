@@ -16,11 +16,14 @@
 //! requests with unknown members are refused.
 
 mod about;
+mod admin_tokens;
 mod agents;
 mod config;
 mod dashboard;
 mod deliveries;
+mod delivery_hosts;
 mod error;
+mod events;
 mod health;
 mod keys;
 mod paging;
@@ -34,6 +37,10 @@ mod trail;
 pub(super) use self::path::{is_near, names};
 pub use self::{
     about::{About, ShowAbout, ShowDocument},
+    admin_tokens::{
+        AdminToken, AdminTokenList, AdminTokenWithText, CreateAdminToken, ListAdminTokens, NewAdminToken,
+        RevokeAdminToken, Role,
+    },
     agents::{
         AddAgent, AddedAgent, Agent, AgentDetails, AgentHealth, AgentOrigin, AgentSettings, Agents,
         ChangeAgent, HealthState, Interface, ListAgents, NewAgent, RefreshAgent, RemoveAgent, ShowAgent,
@@ -45,7 +52,12 @@ pub use self::{
         Attempt, Delivery, DeliveryFilter, DeliveryPage, DeliveryState, ListDeliveries, RedriveDeliveries,
         RedriveFilter, Redriven, ReplayDelivery, ShowDelivery,
     },
+    delivery_hosts::{
+        CauseCount, DeliveryCause, DeliveryHost, DeliveryHosts, ListDeliveryHosts, PauseDeliveryHost,
+        PausedHost, ResumeDeliveryHost,
+    },
     error::{ErrorBody, ErrorDetail, ErrorStatus},
+    events::{EventKind, EventOptions, FollowEvents, HubEvent},
     health::{AgentStatus, HubHealth, ShowHealth},
     keys::{
         CreateKey, DeleteKey, Key, KeyLimits, KeyRotation, KeyWithSecret, Keys, ListKeys, NewKey, RevokeKey,

@@ -27,9 +27,9 @@ use url::Url;
 
 use super::{
     super::{
-        Sessions,
-        HubFacts,
-        api::StoreKind,
+        AdminTokens, HubFacts, Sessions,
+        access::AdminCaller,
+        api::{Role, StoreKind},
         table::{self, EndpointTable},
     },
     *,
@@ -120,15 +120,31 @@ async fn api() -> (Router, Arc<AtomicUsize>, TrailWriter) {
         is_on_network: false,
     };
     let registry = Arc::new(registry);
-    let sessions = Sessions::default();
-    let state = AdminState { fleet, store, is_volatile, wake, registry, identity, reloader, sessions, facts };
+    let tokens = AdminTokens::open(&store).await.unwrap();
+    let (events, push) = (Arc::default(), Some(push));
+    let state = AdminState {
+        fleet,
+        store,
+        is_volatile,
+        wake,
+        registry,
+        identity,
+        reloader,
+        sessions: Sessions::default(),
+        facts,
+        events,
+        tokens,
+        push,
+    };
     let api = Router::new().fallback(table::serve).with_state(Arc::new(EndpointTable::new(Arc::new(state))));
     (api, woken, writer)
 }
 
 /// The answer, which contains no secret.
 async fn ask(api: &Router, method: &str, path: &str, body: &str) -> (u16, Value) {
+    let caller = AdminCaller { role: Role::Operator, name: None, revoked: Default::default() };
     let request = Request::builder()
+        .extension(caller)
         .method(method)
         .uri(format!("/v1{path}"))
         .body(Body::from(body.to_owned()))

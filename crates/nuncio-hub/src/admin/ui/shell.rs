@@ -15,6 +15,8 @@ pub(super) struct Shell {
     pub(super) theme: Theme,
     pub(super) form_token: String,
     pub(super) is_signed_in: bool,
+    /// The session is of an operator, not of a viewer.
+    pub(super) is_operator: bool,
     pub(super) notice: Option<Notice>,
     /// The address of the page, to return to.
     pub(super) here: String,

@@ -105,7 +105,7 @@ pub(super) async fn show_content(visit: Visit, Path(id): Path<String>, form: For
         session.close(&id);
     } else {
         exists(&visit, &id).await?;
-        visit.state().note(What::ContentShown, id.clone());
+        visit.note(What::ContentShown, &id)?;
         session.open(&id);
     }
     Ok(Redirect::to(&path(&id)).into_response())
@@ -119,7 +119,7 @@ async fn exists(visit: &Visit, id: &str) -> Result<(), AdminProblem> {
 /// Everything that is stored about a task, content included, as a file.
 pub(super) async fn export(visit: Visit, Path(id): Path<String>) -> Answer {
     exists(&visit, &id).await?;
-    visit.state().note(What::ContentShown, id.clone());
+    visit.note(What::ContentShown, &id)?;
     let mut after = None;
     let mut events = Vec::new();
     let mut last = loop {
