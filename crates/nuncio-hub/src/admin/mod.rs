@@ -46,13 +46,13 @@ use http::{HeaderMap, HeaderValue, header};
 use nuncio_server::{push::Push, store::Store};
 use tokio::net::TcpListener;
 
+pub(crate) use self::ui::session::Sessions;
 pub(crate) use self::{access::AdminTokens, stats::HubFacts};
 use self::{
     problem::AdminProblem,
     table::EndpointTable,
     token::{Token, TokenFile},
 };
-pub(crate) use self::ui::session::Sessions;
 pub use self::{reload::Reloader, token::admin_token_file};
 use crate::{
     config::{self, Config, Data},

@@ -13,7 +13,9 @@ use super::{
 };
 use crate::{
     admin::{
-        api::{CreateKey, DeleteKey, Key, KeyRotation, KeyWithSecret, ListKeys, NewKey, RevokeKey, RotateKey},
+        api::{
+            CreateKey, DeleteKey, Key, KeyRotation, KeyWithSecret, ListKeys, NewKey, RevokeKey, RotateKey,
+        },
         keys,
     },
     clock,
@@ -46,7 +48,8 @@ impl KeyRow {
         } else {
             "valid"
         };
-        let list = |names: Option<Vec<String>>| names.map_or_else(|| "all".to_owned(), |names| names.join(", "));
+        let list =
+            |names: Option<Vec<String>>| names.map_or_else(|| "all".to_owned(), |names| names.join(", "));
         Self {
             path: format!("{PAGE}/{}", show::segment(&key.id)),
             id: key.id,

@@ -58,8 +58,9 @@ struct Head {
 async fn head(visit: &Visit, name: &str, tab: Tab) -> Result<(Shell, Head, AgentDetails), AdminProblem> {
     let request = ShowAgent { name: name.to_owned() };
     let command = format!("agent show {}", quoted(name));
-    let shell =
-        visit.shell(format!("Agent {}", show::cell(name)), Area::Agents).from_route(&request, Some(command))?;
+    let shell = visit
+        .shell(format!("Agent {}", show::cell(name)), Area::Agents)
+        .from_route(&request, Some(command))?;
     let details = visit.call(agents::show, request).await?;
     let agent = AgentRow::from(details.agent.clone());
     Ok((shell, Head { agent, tab }, details))

@@ -89,8 +89,7 @@ pub(super) async fn add(visit: Visit, form: Form) -> Answer {
 
 /// The settings that an operator has typed as TOML, by the keys of a configuration file.
 pub(super) fn settings(text: &str) -> Result<AgentSettings, AdminProblem> {
-    let table: Map<String, serde_json::Value> = toml::from_str(text).map_err(|error| {
-        AdminProblem::invalid(format!("settings: {}", error.message()))
-    })?;
+    let table: Map<String, serde_json::Value> = toml::from_str(text)
+        .map_err(|error| AdminProblem::invalid(format!("settings: {}", error.message())))?;
     Ok(AgentSettings(table))
 }

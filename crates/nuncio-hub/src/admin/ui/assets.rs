@@ -34,8 +34,10 @@ impl Asset {
     }
 
     pub(super) fn serve(&self) -> Response {
-        let headers =
-            [(header::CONTENT_TYPE, self.kind), (header::CACHE_CONTROL, "public, max-age=31536000, immutable")];
+        let headers = [
+            (header::CONTENT_TYPE, self.kind),
+            (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
+        ];
         (headers, self.bytes).into_response()
     }
 }

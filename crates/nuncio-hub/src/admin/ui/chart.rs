@@ -38,9 +38,20 @@ impl Bars {
         let offset = slots - values.len();
         let bars = values.iter().enumerate().filter(|(_, (all, _))| *all > 0).map(|(index, (all, bad))| {
             let (height, bad_height) = (scaled(*all), scaled(*bad));
-            Bar { x: (offset + index) * STEP, y: HEIGHT - height, height, bad_y: HEIGHT - bad_height, bad_height }
+            Bar {
+                x: (offset + index) * STEP,
+                y: HEIGHT - height,
+                height,
+                bad_y: HEIGHT - bad_height,
+                bad_height,
+            }
         });
-        Self { width: slots * STEP, bars: bars.collect(), most, last: values.last().map_or(0, |(all, _)| *all) }
+        Self {
+            width: slots * STEP,
+            bars: bars.collect(),
+            most,
+            last: values.last().map_or(0, |(all, _)| *all),
+        }
     }
 }
 

@@ -12,8 +12,9 @@ use super::{
 use crate::{
     admin::{
         api::{
-            CauseCount, Delivery, DeliveryFilter, DeliveryHost, DeliveryState, ListDeliveries, ListDeliveryHosts,
-            Paging, PauseDeliveryHost, RedriveDeliveries, RedriveFilter, ResumeDeliveryHost,
+            CauseCount, Delivery, DeliveryFilter, DeliveryHost, DeliveryState, ListDeliveries,
+            ListDeliveryHosts, Paging, PauseDeliveryHost, RedriveDeliveries, RedriveFilter,
+            ResumeDeliveryHost,
         },
         deliveries, delivery_hosts,
         problem::AdminProblem,
@@ -155,14 +156,13 @@ const STATES: [DeliveryState; 3] = [DeliveryState::Pending, DeliveryState::Deliv
 
 fn state(word: &str) -> Result<DeliveryState, AdminProblem> {
     let found = STATES.into_iter().find(|state| show::word(state) == word);
-    found.ok_or_else(|| AdminProblem::invalid(format!("state: {word} is not one of pending, delivered, dead")))
+    found
+        .ok_or_else(|| AdminProblem::invalid(format!("state: {word} is not one of pending, delivered, dead")))
 }
 
 fn states(chosen: Option<&str>) -> Vec<Choice> {
     let words = STATES.into_iter().map(show::word);
-    words
-        .map(|word| Choice { is_chosen: chosen == Some(&*word), label: word.clone(), value: word })
-        .collect()
+    words.map(|word| Choice { is_chosen: chosen == Some(&*word), label: word.clone(), value: word }).collect()
 }
 
 pub(super) async fn pause(visit: Visit, form: Form) -> Answer {
@@ -182,6 +182,7 @@ pub(super) async fn redrive(visit: Visit, form: Form) -> Answer {
     let since = since.ok_or_else(|| AdminProblem::invalid("since: enter a time such as 1h or 7d"))?;
     let filter = RedriveFilter { since, agent: form.text("agent") };
     let redriven = visit.call(deliveries::redrive, RedriveDeliveries { filter }).await?.redriven;
-    let deliveries = if redriven == 1 { "1 dead delivery is" } else { &format!("{redriven} dead deliveries are") };
+    let deliveries =
+        if redriven == 1 { "1 dead delivery is" } else { &format!("{redriven} dead deliveries are") };
     visit.done("/ui/deliveries", format!("{deliveries} retried."))
 }

@@ -34,7 +34,8 @@ impl Form {
 
     /// The value of a field that the form cannot do without.
     pub(super) fn required(&self, name: &str) -> Result<&str, AdminProblem> {
-        self.get(name).ok_or_else(|| AdminProblem::invalid(format!("{name}: nothing was entered; fill it in")))
+        self.get(name)
+            .ok_or_else(|| AdminProblem::invalid(format!("{name}: nothing was entered; fill it in")))
     }
 
     /// The parts of a field that are separated by commas or white space.
@@ -45,7 +46,8 @@ impl Form {
 
     pub(super) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, AdminProblem> {
         let number = self.get(name).map(|text| {
-            text.parse().map_err(|_| AdminProblem::invalid(format!("{name}: {text} is not a number of that range")))
+            text.parse()
+                .map_err(|_| AdminProblem::invalid(format!("{name}: {text} is not a number of that range")))
         });
         number.transpose()
     }
@@ -128,6 +130,9 @@ mod tests {
             assert_eq!(form.past("since", now).ok().flatten(), expected, "{text}");
         }
         let form = Form(vec![("expires".to_owned(), "1d".to_owned())]);
-        assert_eq!(form.future("expires", now).unwrap(), Some(Timestamp::parse("2026-11-19T12:00:00Z").unwrap()));
+        assert_eq!(
+            form.future("expires", now).unwrap(),
+            Some(Timestamp::parse("2026-11-19T12:00:00Z").unwrap())
+        );
     }
 }

@@ -55,11 +55,7 @@ pub(super) async fn with_headers(request: Request, next: Next) -> Response {
 }
 
 /// Lets a request with a session pass, with its [`Visit`] and its [`Form`].
-pub(super) async fn with_session(
-    State(ui): State<Arc<Ui>>,
-    mut request: Request,
-    next: Next,
-) -> Response {
+pub(super) async fn with_session(State(ui): State<Arc<Ui>>, mut request: Request, next: Next) -> Response {
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     let path = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
     let mut visit = Visit::new(Arc::clone(&ui), &request);
@@ -89,11 +85,7 @@ pub(super) async fn with_session(
 }
 
 /// Lets a request for the login page pass.
-pub(super) async fn without_session(
-    State(ui): State<Arc<Ui>>,
-    mut request: Request,
-    next: Next,
-) -> Response {
+pub(super) async fn without_session(State(ui): State<Arc<Ui>>, mut request: Request, next: Next) -> Response {
     let visit = Visit::new(ui, &request);
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         if !is_same_origin(request.headers()) {

@@ -26,7 +26,8 @@ struct LoginPage {
 
 /// The address of the login page that leads back to a page.
 pub(super) fn address(next: &str) -> String {
-    let query: String = url::form_urlencoded::Serializer::new(String::new()).append_pair("next", next).finish();
+    let query: String =
+        url::form_urlencoded::Serializer::new(String::new()).append_pair("next", next).finish();
     format!("{BASE}/login?{query}")
 }
 

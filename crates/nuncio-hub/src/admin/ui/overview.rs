@@ -11,8 +11,8 @@ use super::{
 };
 use crate::admin::{
     api::{
-        AgentFigures, DeliveryFilter, DeliveryState, Latency, ListDeliveries, ListTasks, Paging, ShowStats, Stats,
-        StatsOptions, TaskFilter,
+        AgentFigures, DeliveryFilter, DeliveryState, Latency, ListDeliveries, ListTasks, Paging, ShowStats,
+        Stats, StatsOptions, TaskFilter,
     },
     deliveries, stats, tasks,
 };

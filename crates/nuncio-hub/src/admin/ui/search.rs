@@ -7,8 +7,9 @@ use super::{
     visit::{Answer, Visit},
 };
 use crate::admin::{
+    agents,
     api::{ShowAgent, ShowDelivery, ShowTask, TimelineOptions},
-    agents, deliveries, tasks,
+    deliveries, tasks,
 };
 
 pub(super) async fn page(visit: Visit) -> Answer {

@@ -70,7 +70,8 @@ pub(super) async fn page(visit: Visit, Path(id): Path<String>) -> Answer {
         groups: groups(&details.timeline),
         shows_content,
         webhooks: details.webhooks,
-        upstream: details.upstream.map(|memo| show::json(&memo, MAX_MEMO_CHARS)),
+        // It may quote the content.
+        upstream: details.upstream.filter(|_| shows_content).map(|memo| show::json(&memo, MAX_MEMO_CHARS)),
         previous: after.is_some(),
         next: details.next.map(|next| visit.with(&[("after", Some(&next.to_string()))])),
         task: details.task.into(),

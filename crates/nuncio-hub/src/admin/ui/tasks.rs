@@ -29,7 +29,7 @@ const FIELDS: [&str; 7] = ["agent", "state", "principal", "context", "id", "sinc
 
 /// Maximum length of the ids in a row; the whole id is in the link.
 const MAX_ID_CHARS: usize = 40;
-const MAX_CONTEXT_CHARS: usize = 14;
+const MAX_CONTEXT_CHARS: usize = 18;
 
 /// A row of a list of tasks.
 pub(super) struct TaskRow {

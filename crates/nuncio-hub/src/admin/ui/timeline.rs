@@ -63,7 +63,8 @@ pub(super) fn groups(entries: &[TimelineEntry]) -> Vec<Group> {
 }
 
 fn shown(entry: &TimelineEntry, budget: &mut usize) -> Entry {
-    let event = entry.content.as_ref().and_then(|content| serde_json::from_value::<Event>(content.clone()).ok());
+    let event =
+        entry.content.as_ref().and_then(|content| serde_json::from_value::<Event>(content.clone()).ok());
     Entry {
         id: entry.id,
         time: entry.time.to_string(),
@@ -93,7 +94,8 @@ fn said(event: &Event, budget: &mut usize) -> Said {
 
 fn shown_part(part: &Part, budget: &mut usize) -> ShownPart {
     let name = part.filename.as_deref().map(|name| format!(" {}", show::cell(name))).unwrap_or_default();
-    let media = part.media_type.as_deref().map(|media| format!(", {}", show::cell(media))).unwrap_or_default();
+    let media =
+        part.media_type.as_deref().map(|media| format!(", {}", show::cell(media))).unwrap_or_default();
     let mut take = |text: &str| {
         let shown = show::text(text, MAX_PART_CHARS.min(*budget));
         *budget = budget.saturating_sub(shown.chars().count());

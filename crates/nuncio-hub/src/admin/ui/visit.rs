@@ -16,7 +16,12 @@ use super::{
     session::{Notice, Session},
     shell::{Area, Shell, Theme},
 };
-use crate::admin::{AdminState, api::{Role, Route, What}, endpoint::{self, Reply}, problem::AdminProblem};
+use crate::admin::{
+    AdminState,
+    api::{Role, Route, What},
+    endpoint::{self, Reply},
+    problem::AdminProblem,
+};
 
 /// A request for a page, with its session if it has one.
 #[derive(Clone)]

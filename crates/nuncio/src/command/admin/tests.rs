@@ -7,10 +7,10 @@ use nuncio_hub::{
     admin::api::{
         AddAgent, AgentSettings, CancelTask, ChangeAgent, CreateKey, DeleteKey, DeliveryFilter, EraseTasks,
         ErasureTarget, KeyRotation, ListAgents, ListDeliveries, ListKeys, ListTasks, ListTrail, NewAgent,
-        NewKey, OpenDashboard, Paging, RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig, ReloadOptions,
-        RemoveAgent, ReplayDelivery, RevokeKey, RotateKey, ShowAbout, ShowAgent, ShowAgentHealth, ShowConfig,
-        ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowStats, ShowTask, StatsOptions, StoreKind,
-        TaskFilter, TimelineOptions, TrailFilter, What,
+        NewKey, OpenDashboard, Paging, RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig,
+        ReloadOptions, RemoveAgent, ReplayDelivery, RevokeKey, RotateKey, ShowAbout, ShowAgent,
+        ShowAgentHealth, ShowConfig, ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowStats, ShowTask,
+        StatsOptions, StoreKind, TaskFilter, TimelineOptions, TrailFilter, What,
     },
     config::{self, Config},
 };
