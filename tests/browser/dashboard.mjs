@@ -198,6 +198,7 @@ const tests = {
     // Another task ends while its page is open.
     const slow = await hub.send("slow", [{ text: "4 500ms" }], { wait: false });
     await page.goto(hub.admin + path(slow));
+    await page.waitForSelector("#live:text('live')");
     await page.waitForSelector("#task-head .is-completed");
     assert.equal(await page.locator("text=Runs for").count(), 0);
     assert.deepEqual(faults, []);
@@ -246,6 +247,50 @@ const tests = {
     await page.fill("#confirm", "far");
     await page.click("text=Remove agent");
     await page.waitForSelector("text=The agent far was removed");
+    assert.deepEqual(faults, []);
+    await context.close();
+  },
+
+  async "a delivery is sent again, dead ones are retried, and a host is paused and resumed"({ browser, hub }) {
+    // Nobody listens there.
+    const task = await hub.send("echo", [{ text: "hello" }], { push: { url: "http://127.0.0.1:1/hook" } });
+    const { context, page, faults } = await open(browser, hub);
+    await signIn(page, hub);
+    await page.goto(`${hub.admin}/ui/deliveries?task=${encodeURIComponent(task.id)}`);
+    await judge(page, "deliveries");
+    await picture(page, "delivery-hosts");
+    await page.click("#deliveries td.id a");
+    await judge(page, "delivery");
+    await picture(page, "delivery");
+    await tabTo(page, "Deliver again");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("text=It will be delivered again.");
+    await page.goto(`${hub.admin}/ui/deliveries`);
+    await page.fill("form[action='/ui/deliveries/redrive'] [name=since]", "1h");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("#notice:text('retried')");
+    await tabTo(page, "Pause 127.0.0.1:1");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("#hosts .is-paused");
+    await tabTo(page, "Resume 127.0.0.1:1");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("#hosts .is-ok");
+    assert.deepEqual(faults, []);
+    await context.close();
+  },
+
+  async "a viewer sees no action and no content"({ browser, hub, tasks }) {
+    const { text } = await hub.api("/admin-tokens", "POST", { name: "viewer", role: "viewer" });
+    const { context, page, faults } = await open(browser, hub);
+    await page.goto(`${hub.admin}/ui/login`);
+    await page.fill("#admin_token", text);
+    await page.keyboard.press("Enter");
+    await page.waitForURL(`${hub.admin}/ui`);
+    for (const address of [path(tasks.plain), "/ui/access", "/ui/agents", "/ui/agents/echo", "/ui/deliveries", "/ui/config"]) {
+      await page.goto(hub.admin + address);
+      assert.equal(await page.locator("main form[method=post]").count(), 0, address);
+      await judge(page, address);
+    }
     assert.deepEqual(faults, []);
     await context.close();
   },

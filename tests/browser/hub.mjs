@@ -17,7 +17,7 @@ export class Hub {
     hub.folder = mkdtempSync(join(tmpdir(), "nuncio-browser-"));
     writeFileSync(
       join(hub.folder, "nuncio.toml"),
-      `demo = true\nlisten = "127.0.0.1:0"\n[admin]\nlisten = "127.0.0.1:0"\ntoken_file = "token"\n[data]\nstore = "nuncio.db"\n`,
+      `demo = true\nlisten = "127.0.0.1:0"\n[admin]\nlisten = "127.0.0.1:0"\ntoken_file = "token"\n[data]\nstore = "nuncio.db"\n[push]\nallow_private = true\n`,
     );
     await hub.run([]);
     hub.key = (await hub.api("/keys", "POST", { name: "tests" })).secret;

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::{
-    admin::{AdminListener, AdminState, Audits, HubFacts, Reloader, Sessions},
+    admin::{AdminListener, AdminState, AdminTokens, Audits, HubFacts, Reloader, Sessions},
     agent_urls::AgentUrls,
     agents::{self, AgentFactory, Consents, Mailboxes, PullApi, RegisterApi},
     config::{self, Config},
@@ -82,6 +82,7 @@ pub struct Hub {
     consents: Arc<Consents>,
     memory: MemoryAccount,
     samples: Arc<Samples>,
+    admin_state: Arc<AdminState>,
     config: Config,
 }
 
@@ -265,7 +266,11 @@ impl Hub {
             reloader: Arc::clone(&reloader),
             sessions: Sessions::default(),
             facts,
+            events: Arc::clone(&telemetry.events),
+            tokens: AdminTokens::open(&store).await?,
+            push: pushing.as_ref().map(|pushing| pushing.push.clone()),
         };
+        let admin_state = Arc::new(admin_state);
         let live = Live {
             fleet: Arc::clone(&fleet),
             registry: Arc::clone(&registry),
@@ -277,13 +282,13 @@ impl Hub {
             telemetry: telemetry.clone(),
         };
         let scrape = Box::pin(Scrape::bind(&config, local, &fleet, Arc::clone(&gauges))).await?.map(Box::new);
-        let admin = AdminListener::bind(&config, local, Arc::new(admin_state), gauges).await?;
+        let admin = AdminListener::bind(&config, local, Arc::clone(&admin_state), gauges).await?;
         // Last: a caller that connects finds the whole hub, and an operator the token in its file.
         let socket = socket
             .listen(LISTEN_BACKLOG)
             .map_err(|error| cannot_listen(&config.listen, &error, "--listen"))?;
         let listener = Listener { socket, certificates, names: own_names, connections: config.connections };
-        let trail = writer;
+        let trail = writer.told_to(&telemetry.events);
         Ok(Self {
             listener,
             address,
@@ -302,6 +307,7 @@ impl Hub {
             consents,
             memory,
             samples,
+            admin_state,
             config,
         })
     }
@@ -420,6 +426,7 @@ impl Hub {
             self.fleet.begin_to_drain();
             self.health.set(false).await;
             self.fleet.drain(self.config.drain_grace).await;
+            self.live.telemetry.events.close();
             open
         };
         let (open, admin, scrape) = tokio::select! {
@@ -432,6 +439,7 @@ impl Hub {
             never = memory::measure(&self.memory) => match never {},
             never = until(&stopping, self.consents.sweep(&self.fleet)) => match never {},
             never = self.samples.run() => match never {},
+            never = self.admin_state.tokens.watch() => match never {},
             // No agent is added while the hub drains.
             never = until(&stopping, self.live.registry.watch()) => match never {},
             never = until(&stopping, self.live.registry.watch_providers()) => match never {},

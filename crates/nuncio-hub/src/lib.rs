@@ -7,8 +7,8 @@
 //! kind of agent, `agent_urls` their addresses. `data` opens the store, `ready` watches it, `memory` has the
 //! memory limit, `signing` the keys of cards, `root_key` the key that the others are derived from, `push`
 //! starts the delivery of webhooks, `trail` stores refused calls and operators' changes, `admin` is the API
-//! for operators, `samples` keeps the figures of the last hours for it, `health` reports readiness. `connect` is a
-//! hub of one agent that works for a mailbox elsewhere.
+//! for operators, `samples` keeps the figures of the last hours and `events` the last changes for it, `health` reports
+//! readiness. `connect` is a hub of one agent that works for a mailbox elsewhere.
 #![expect(missing_docs, reason = "a product, not a library for others: docs where they say something")]
 
 pub mod admin;
@@ -23,6 +23,7 @@ mod cors;
 mod data;
 mod directory;
 mod dispatch;
+mod events;
 mod fleet;
 mod gauges;
 mod grpc;

@@ -26,7 +26,12 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use crate::{clock, network::subscriber_network, telemetry::Metrics};
+use crate::{
+    clock,
+    events::{EventKind, EventLog, HubEvent},
+    network::subscriber_network,
+    telemetry::Metrics,
+};
 
 /// Record kind of operators' changes; denials never displace them, however many there are.
 const ACTS: &str = "audit";
@@ -89,7 +94,11 @@ pub enum What {
     TaskCanceled,
     DataErased,
     DeliveryReplayed,
+    DeliveriesPaused,
+    DeliveriesResumed,
     ConfigReloaded,
+    AdminTokenCreated,
+    AdminTokenRevoked,
     /// A one-time code for the dashboard was made.
     DashboardOpened,
     /// The content of a task was shown or exported.
@@ -111,6 +120,18 @@ impl What {
     /// The kind of record it is stored as.
     fn kind(self) -> &'static str {
         if self.folds() { DENIALS } else { ACTS }
+    }
+
+    /// The subject of the event that tells of a row.
+    fn subject(self) -> EventKind {
+        match self {
+            Self::KeyCreated | Self::KeyRotated | Self::KeyRevoked | Self::KeyDeleted => EventKind::Key,
+            Self::AgentAdded | Self::AgentChanged | Self::AgentRemoved | Self::AgentRefreshed => {
+                EventKind::Agent
+            }
+            Self::ConfigReloaded => EventKind::Config,
+            _ => EventKind::Trail,
+        }
     }
 
     /// True if several of the same kind share a row.
@@ -190,7 +211,8 @@ impl Trail {
         let (sender, receiver) = mpsc::channel(QUEUE_CAPACITY);
         let lost = Arc::<AtomicU64>::default();
         let trail = Self { sender, lost: Arc::clone(&lost), metrics: None, store: Arc::clone(store) };
-        let writer = TrailWriter { receiver, lost, store: Arc::clone(store), open: HashMap::new() };
+        let (store, events) = (Arc::clone(store), None);
+        let writer = TrailWriter { receiver, lost, store, open: HashMap::new(), events };
         (trail, writer)
     }
 
@@ -269,9 +291,17 @@ pub(crate) struct TrailWriter {
     lost: Arc<AtomicU64>,
     store: Arc<dyn Store>,
     open: HashMap<Fold, OpenRow>,
+    events: Option<Arc<EventLog>>,
 }
 
 impl TrailWriter {
+    /// Also tells this log of rows, once they are stored.
+    #[must_use]
+    pub(crate) fn told_to(mut self, events: &Arc<EventLog>) -> Self {
+        self.events = Some(Arc::clone(events));
+        self
+    }
+
     /// Stores rows for as long as it is polled.
     pub(crate) async fn run(&mut self) -> Infallible {
         let mut looks = tokio::time::interval(WRITE_INTERVAL);
@@ -310,9 +340,10 @@ impl TrailWriter {
 
     async fn write(&mut self, rows: &mut Vec<Row>) {
         let now = Instant::now();
-        let mut puts = Vec::new();
+        let (mut puts, mut told) = (Vec::new(), Vec::new());
         for row in rows.drain(..) {
             if !row.what.folds() {
+                told.push(event(&row));
                 puts.extend(put(new_id(), &row));
                 continue;
             }
@@ -322,12 +353,17 @@ impl TrailWriter {
                 continue;
             }
             let open = OpenRow { id: new_id(), ends: now + FOLD, written: row.count, row };
+            // Further denials of the same kind are told of by the row only.
+            told.push(event(&open.row));
             puts.extend(put(open.id.clone(), &open.row));
             if let Some(before) = self.open.insert(fold, open).filter(OpenRow::is_news) {
                 puts.extend(put(before.id, &before.row));
             }
         }
         self.put(puts).await;
+        if let Some(events) = &self.events {
+            told.into_iter().for_each(|event| events.add(event));
+        }
     }
 
     /// The kind and the row under which a denial is counted.
@@ -402,6 +438,18 @@ impl TrailWriter {
 impl OpenRow {
     fn is_news(&self) -> bool {
         self.row.count > self.written
+    }
+}
+
+/// The event that tells of a row.
+fn event(row: &Row) -> HubEvent {
+    let text = |text: &Option<String>| text.as_deref().map(Into::into);
+    HubEvent {
+        at: row.at,
+        agent: text(&row.agent),
+        subject: text(&row.key),
+        word: Some(row.what.to_string().into()),
+        ..HubEvent::of(row.what.subject())
     }
 }
 

@@ -14,6 +14,7 @@ use super::{
         Attempt, Delivery, DeliveryFilter, DeliveryPage, DeliveryState, ListDeliveries, RedriveDeliveries,
         RedriveFilter, Redriven, ReplayDelivery, ShowDelivery,
     },
+    delivery_hosts,
     endpoint::Reply,
     problem::AdminProblem,
 };
@@ -23,7 +24,7 @@ pub(super) async fn list(
     state: Arc<AdminState>,
     request: ListDeliveries,
 ) -> Result<Reply<DeliveryPage>, AdminProblem> {
-    let DeliveryFilter { agent, task, state: in_state, since, paging } = request.filter;
+    let DeliveryFilter { agent, task, host, state: in_state, since, paging } = request.filter;
     let limit = paging.limit();
     let after = paging.after.map(|after| {
         let expected = "after: expected the id of a delivery, from next of the previous page";
@@ -32,6 +33,7 @@ pub(super) async fn list(
     let query = DeliveryQuery {
         agent: agent.map(Into::into),
         task_id: task.map(Into::into),
+        target: host.map(Into::into),
         state: in_state.map(Into::into),
         since,
         limit,
@@ -111,11 +113,13 @@ fn shown(delivery: &store::Delivery) -> Delivery {
 }
 
 fn attempt(attempt: &store::Attempt) -> Attempt {
-    let store::Attempt { at, took, status, error } = attempt;
+    let store::Attempt { at, took, status, cause: _, error } = attempt;
+    let is_delivered = status.is_some_and(|status| (200..300).contains(&status));
     Attempt {
         time: *at,
         duration_ms: (*took).into(),
         code: *status,
+        cause: (!is_delivered).then(|| delivery_hosts::cause_of(Some(attempt))),
         error: error.as_deref().map(str::to_owned),
     }
 }

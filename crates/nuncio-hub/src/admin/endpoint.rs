@@ -10,16 +10,23 @@ use axum::{
     body::Bytes,
     response::{IntoResponse as _, Response},
 };
+use futures_util::{StreamExt as _, stream::BoxStream};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
+use url::form_urlencoded;
+
 use super::{
     AdminState,
-    api::{self, RequestParts, Route, What},
+    api::{self, RequestParts, Role, Route, What},
+    caller::AdminCaller,
     problem::AdminProblem,
-    query,
+    query, sse,
 };
+
+/// The header with the id of the last event that a client has seen, as the HTML standard names it.
+const LAST_EVENT_ID: &str = "last-event-id";
 
 /// A row of the table.
 pub(super) struct Endpoint {
@@ -30,6 +37,7 @@ pub(super) struct Endpoint {
     pub(super) status: StatusCode,
     pub(super) versioned: bool,
     pub(super) trail: Option<What>,
+    pub(super) is_stream: bool,
     pub(super) schemas: Schemas,
     run: Run,
 }
@@ -56,6 +64,7 @@ pub(super) struct Received {
     pub(super) query: String,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
+    pub(super) caller: AdminCaller,
 }
 
 /// A handler's answer.
@@ -113,11 +122,46 @@ where
 {
     let run: Run = Box::new(move |state, received| {
         Box::pin(async move {
-            let subject = received.names.join(" ");
-            let reply = handler(state, read::<R>(received)?).await?;
+            let (subject, role) = (received.names.join(" "), received.caller.role);
+            let mut reply = handler(state, read::<R>(received)?).await?;
+            if let (Role::Viewer, Some(redact)) = (role, R::REDACT) {
+                redact(&mut reply.answer);
+            }
             respond(R::STATUS, reply, subject)
         })
     });
+    endpoint_of::<R>(run)
+}
+
+/// Serves a route that answers a stream of events; a client goes on after the id of the last one it has seen.
+pub(super) fn stream_endpoint<R, F>(
+    handler: impl Fn(Arc<AdminState>, R) -> F + Copy + Send + Sync + 'static,
+) -> Endpoint
+where
+    R: Route,
+    F: Future<Output = Result<BoxStream<'static, R::Answer>, AdminProblem>> + Send,
+{
+    let run: Run = Box::new(move |state, mut received| {
+        Box::pin(async move {
+            if let Some(last) = received.headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok()) {
+                received.query = after(&received.query, last);
+            }
+            let revoked = received.caller.revoked.clone();
+            let items = handler(state, read::<R>(received)?).await?;
+            let response = sse::response::<R>(items.take_until(revoked.cancelled_owned()));
+            Ok(Done { response, subject: String::new(), principal: None })
+        })
+    });
+    endpoint_of::<R>(run)
+}
+
+/// The query with this value of `after` in place of its own.
+fn after(query: &str, last: &str) -> String {
+    let others = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name != "after");
+    form_urlencoded::Serializer::new(String::new()).extend_pairs(others).append_pair("after", last).finish()
+}
+
+fn endpoint_of<R: Route>(run: Run) -> Endpoint {
     Endpoint {
         method: R::METHOD,
         path: R::PATH,
@@ -126,6 +170,7 @@ where
         status: R::STATUS,
         versioned: R::VERSIONED,
         trail: R::TRAIL,
+        is_stream: R::STREAM.is_some(),
         schemas: Schemas {
             query: schema::<R::Query>(),
             body: schema::<R::Body>(),
@@ -135,9 +180,28 @@ where
     }
 }
 
-/// Runs a handler for a page of the hub, and leaves the row of its route in the trail.
+/// Serves a route by a handler that asks who calls.
+pub(super) fn caller_endpoint<R, F>(
+    handler: impl Fn(Arc<AdminState>, AdminCaller, R) -> F + Copy + Send + Sync + 'static,
+) -> Endpoint
+where
+    R: Route,
+    F: Future<Output = Result<Reply<R::Answer>, AdminProblem>> + Send,
+{
+    let run: Run = Box::new(move |state, received| {
+        Box::pin(async move {
+            let (subject, caller) = (received.names.join(" "), received.caller.clone());
+            let reply = handler(state, caller, read::<R>(received)?).await?;
+            respond(R::STATUS, reply, subject)
+        })
+    });
+    endpoint_of::<R>(run)
+}
+
+/// Runs a handler for a page of the hub: with the rights of its caller, and with the row of its route in the trail.
 pub(super) async fn call<R, F>(
     state: &Arc<AdminState>,
+    caller: &AdminCaller,
     handler: impl FnOnce(Arc<AdminState>, R) -> F,
     request: R,
 ) -> Result<R::Answer, AdminProblem>
@@ -145,12 +209,26 @@ where
     R: Route,
     F: Future<Output = Result<Reply<R::Answer>, AdminProblem>>,
 {
+    if !admits(&R::METHOD, caller.role) {
+        return Err(AdminProblem::viewer());
+    }
     let named = request.names().join(" ");
-    let Reply { answer, subject, principal, .. } = handler(Arc::clone(state), request).await?;
+    let Reply { mut answer, subject, principal, .. } = handler(Arc::clone(state), request).await?;
+    if let (Role::Viewer, Some(redact)) = (caller.role, R::REDACT) {
+        redact(&mut answer);
+    }
     if let Some(what) = R::TRAIL {
-        state.note(what, subject.unwrap_or(named), principal);
+        state.note(what, subject.unwrap_or(named), principal, caller.name.as_deref());
     }
     Ok(answer)
+}
+
+/// True if a caller of this role may use this method: a viewer reads only.
+fn admits(method: &Method, role: Role) -> bool {
+    match role {
+        Role::Viewer => *method == Method::GET,
+        Role::Operator => true,
+    }
 }
 
 fn is_unit<T: 'static>() -> bool {
@@ -205,6 +283,11 @@ fn respond<A: Serialize + 'static>(
 impl Endpoint {
     pub(super) async fn run(&self, state: Arc<AdminState>, received: Received) -> Result<Done, AdminProblem> {
         (self.run)(state, received).await
+    }
+
+    /// True if a caller of this role may call the endpoint.
+    pub(super) fn admits(&self, role: Role) -> bool {
+        admits(&self.method, role)
     }
 
     /// The names in this path, if it matches the endpoint.

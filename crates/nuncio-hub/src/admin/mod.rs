@@ -1,17 +1,21 @@
 //! The admin API of the hub, on a listener of its own: health without a token, everything else with it.
 //!
 //! Reading order: [`api`] is the contract, route by route, as types; this file binds and mounts, `token`
-//! creates the token and its file, `table` lists every endpoint, `endpoint` and `query` read requests as the
-//! types of their routes, `openapi` describes the table, `problem` has the refusals; then handlers, one file
+//! creates the token and its file, `caller` has the other tokens and the roles, `table` lists every endpoint, `endpoint` and `query` read requests as the
+//! types of their routes, `sse` writes streams, `openapi` describes the table, `problem` has the refusals; then handlers, one file
 //! per resource.
 
 mod access;
+mod admin_tokens;
 mod agents;
 pub mod api;
 mod audits;
+mod caller;
 mod dashboard;
 mod deliveries;
+mod delivery_hosts;
 mod endpoint;
+mod events;
 mod health;
 mod invitations;
 mod keys;
@@ -20,6 +24,7 @@ mod openapi;
 mod problem;
 mod query;
 mod reload;
+mod sse;
 mod stats;
 mod table;
 mod tasks;
@@ -42,12 +47,10 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::{HeaderMap, HeaderValue, header};
-use nuncio_server::store::Store;
+use nuncio_server::{push::Push, store::Store};
 use tokio::net::TcpListener;
 
-pub(crate) use self::audits::Audits;
-pub(crate) use self::stats::HubFacts;
-pub(crate) use self::ui::session::Sessions;
+pub(crate) use self::{audits::Audits, caller::AdminTokens, stats::HubFacts, ui::session::Sessions};
 use self::{
     problem::AdminProblem,
     table::EndpointTable,
@@ -55,9 +58,9 @@ use self::{
 };
 pub use self::{reload::Reloader, token::admin_token_file};
 use crate::{
-    agents::Consents,
-    agents::Mailboxes,
+    agents::{Consents, Mailboxes},
     config::{self, Config, Data},
+    events::EventLog,
     fleet::Fleet,
     gauges::Gauges,
     health::router_with_agents,
@@ -86,14 +89,23 @@ pub(crate) struct AdminState {
     /// The sessions of the dashboard.
     pub(crate) sessions: Sessions,
     pub(crate) facts: HubFacts,
+    pub(crate) events: Arc<EventLog>,
+    pub(crate) tokens: AdminTokens,
+    /// The delivery engine; `None` if webhooks are turned off.
+    pub(crate) push: Option<Push>,
 }
 
 impl AdminState {
-    /// Writes a change to the log and to the audit trail.
-    fn note(&self, what: What, subject: String, principal: Option<String>) {
+    /// Writes a change to the log and to the audit trail. `who` is the name of the operator's token, if it has one;
+    /// `principal` is the caller that a decision is about, if it is about one.
+    fn note(&self, what: What, subject: String, principal: Option<String>, who: Option<&str>) {
         let about = Some(&*subject).filter(|subject| !subject.is_empty());
-        tracing::info!(%what, about, "changed by administration");
-        let mut row = Row { principal, ..Row::of(what) };
+        tracing::info!(%what, about, who, "changed by administration");
+        let mut row = Row::of(what);
+        match principal {
+            Some(_) => (row.principal, row.detail) = (principal, who.map(|who| format!("by {who}"))),
+            None => row.principal = who.map(str::to_owned),
+        }
         match what {
             What::AgentAdded
             | What::AgentChanged
@@ -212,22 +224,31 @@ fn token_file(config: &Config, admin: &config::Admin, port: u16) -> Result<Optio
 fn router(state: Arc<AdminState>, gauges: Arc<Gauges>, token: &Token, address: SocketAddr) -> Router {
     let health = router_with_agents(&state.fleet);
     let table = Arc::new(EndpointTable::new(Arc::clone(&state)));
-    let pages = ui::router(state, Arc::clone(&table), token.clone(), address);
+    let pages = ui::router(Arc::clone(&state), Arc::clone(&table), token.clone(), address);
     let api = Router::new()
         .fallback(table::serve)
         .with_state(table)
-        // Around all of it: without the token not even the routes are visible.
-        .layer(middleware::from_fn_with_state(token.clone(), with_token));
+        // Around all of it: without a token not even the routes are visible.
+        .layer(middleware::from_fn_with_state((token.clone(), state), with_token));
     // Without the token, since scrapers have none.
     health.merge(scrape::router(gauges)).nest("/api", api).merge(pages).fallback(nothing)
 }
 
-/// Requires the token. Web pages of other sites cannot call: they do not have it, and browsers do not let
-/// them read the answers.
-async fn with_token(State(token): State<Token>, request: Request, next: Next) -> Response {
-    let mut response = match bearer(request.headers()) {
-        Some(given) if token.is(given) => next.run(request).await,
-        given => AdminProblem::no_token(given.is_some()).into_response(),
+/// Requires a token, and adds its [`AdminCaller`] to the request. Web pages of other sites cannot call: they do not
+/// have it, and browsers do not let them read the answers.
+async fn with_token(
+    State((file, state)): State<(Token, Arc<AdminState>)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let given = bearer(request.headers());
+    let caller = given.and_then(|given| state.tokens.caller(&file, given));
+    let mut response = match caller {
+        Some(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        None => AdminProblem::no_token(given.is_some()).into_response(),
     };
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response

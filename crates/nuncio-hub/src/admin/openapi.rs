@@ -57,6 +57,10 @@ fn operation(endpoint: &Endpoint, generator: &mut SchemaGenerator, refusal: &Sch
         parameters.push(json!({ "in": "header", "name": "If-Match", "required": false, "schema": seen }));
     }
     let done = match answer {
+        Some(item) if endpoint.is_stream => json!({
+            "description": "Server-sent events; the data of each is one document.",
+            "content": { "text/event-stream": { "schema": item(generator) } },
+        }),
         Some(answer) => json!({ "description": "Done.", "content": content(&answer(generator)) }),
         None => json!({ "description": "Done, without a body." }),
     };

@@ -46,6 +46,11 @@ impl AdminProblem {
         Self::new(StatusCode::FORBIDDEN, ErrorStatus::PermissionDenied, message)
     }
 
+    /// The token is of a viewer.
+    pub(super) fn viewer() -> Self {
+        Self::forbidden("this token is of a viewer, which only reads; use the token of an operator")
+    }
+
     pub(super) fn too_large(message: impl Into<String>) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorStatus::InvalidArgument, message)
     }

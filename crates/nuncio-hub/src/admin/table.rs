@@ -11,11 +11,13 @@ use http::{HeaderValue, Method, header};
 use serde_json::Value;
 
 use super::{
-    AdminState, access, agents,
+    AdminState, access, admin_tokens, agents,
     api::{About, ShowAbout, ShowDocument},
-    audits, dashboard, deliveries,
-    endpoint::{Done, Endpoint, Received, Reply, endpoint},
-    health, invitations, keys, mailboxes, openapi,
+    audits,
+    caller::AdminCaller,
+    dashboard, deliveries, delivery_hosts,
+    endpoint::{Done, Endpoint, Received, Reply, caller_endpoint, endpoint, stream_endpoint},
+    events, health, invitations, keys, mailboxes, openapi,
     problem::AdminProblem,
     reload, stats, tasks, trail,
 };
@@ -30,6 +32,7 @@ fn endpoints() -> Vec<Endpoint> {
         endpoint(document),
         endpoint(health::show),
         endpoint(stats::show),
+        stream_endpoint(events::follow),
         endpoint(agents::list),
         endpoint(agents::add),
         endpoint(agents::show),
@@ -68,10 +71,16 @@ fn endpoints() -> Vec<Endpoint> {
         endpoint(deliveries::show),
         endpoint(deliveries::replay),
         endpoint(deliveries::redrive),
+        endpoint(delivery_hosts::list),
+        endpoint(delivery_hosts::pause),
+        endpoint(delivery_hosts::resume),
+        endpoint(admin_tokens::list),
+        endpoint(admin_tokens::create),
+        endpoint(admin_tokens::revoke),
         endpoint(reload::show),
         endpoint(reload::reload),
         endpoint(trail::list),
-        endpoint(dashboard::open),
+        caller_endpoint(dashboard::open),
     ]
 }
 
@@ -105,14 +114,20 @@ impl EndpointTable {
             Some((endpoint, endpoint.names(path)?))
         });
         let (endpoint, names) = found.ok_or_else(|| self.no_route(&method, path))?;
+        // Set by the layer that has read the token.
+        let caller = head.extensions.get::<AdminCaller>().cloned().ok_or_else(AdminProblem::internal)?;
+        if !endpoint.admits(caller.role) {
+            return Err(AdminProblem::viewer());
+        }
+        let name = caller.name.clone();
         let body = to_bytes(body, MAX_BODY_BYTES).await.map_err(|_| {
             AdminProblem::too_large(format!("the body has more than {MAX_BODY_BYTES} bytes, or was cut off"))
         })?;
         let query = head.uri.query().unwrap_or_default().to_owned();
-        let received = Received { names, query, headers: head.headers, body };
+        let received = Received { names, query, headers: head.headers, body, caller };
         let Done { response, subject, principal } = endpoint.run(Arc::clone(&self.state), received).await?;
         if let Some(what) = endpoint.trail {
-            self.state.note(what, subject, principal);
+            self.state.note(what, subject, principal, name.as_deref());
         }
         Ok(response)
     }

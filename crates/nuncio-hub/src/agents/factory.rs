@@ -183,6 +183,7 @@ impl AgentFactory {
         builder = builder
             .agent(&*desired.name)
             .store(Arc::clone(&self.store))
+            .observer(Arc::clone(&self.telemetry.events) as _)
             .retention(self.retention.clone())
             .memory(self.options.memory.clone())
             .caller_share(self.callers.share().clone())

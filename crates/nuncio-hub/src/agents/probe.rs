@@ -6,28 +6,39 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
 
-use crate::clock::now;
+use crate::{clock::now, events::EventLog};
 
 pub(crate) use crate::fleet::{Condition, Health};
 
 /// The last observed health of an agent.
-#[derive(Debug)]
 pub(crate) struct Probe {
     health: ArcSwap<Health>,
     /// Notified when the agent is not up any more.
     fell: Notify,
     /// Counts the answers of the agent while messages wait for it.
     answers: watch::Sender<u64>,
+    /// The name of the agent, and the log that is told of another condition.
+    told: Option<(Arc<str>, Arc<EventLog>)>,
 }
 
 impl Default for Probe {
     fn default() -> Self {
         let health = Health { condition: Condition::Unknown, since: now() };
-        Self { health: ArcSwap::from_pointee(health), fell: Notify::new(), answers: watch::Sender::new(0) }
+        Self {
+            health: ArcSwap::from_pointee(health),
+            fell: Notify::new(),
+            answers: watch::Sender::new(0),
+            told: None,
+        }
     }
 }
 
 impl Probe {
+    /// The health of this agent, which the log is told of.
+    pub(in crate::agents) fn of(name: &str, events: &Arc<EventLog>) -> Self {
+        Self { told: Some((name.into(), Arc::clone(events))), ..Self::default() }
+    }
+
     pub(crate) fn health(&self) -> Arc<Health> {
         self.health.load_full()
     }
@@ -69,6 +80,9 @@ impl Probe {
         let other = std::mem::discriminant(&before.condition) != std::mem::discriminant(&condition);
         let since = if other { now() } else { before.since };
         let fell = before.condition == Condition::Up;
+        if let Some((agent, events)) = self.told.as_ref().filter(|_| other) {
+            events.agent_is(agent, condition.word());
+        }
         self.health.store(Arc::new(Health { condition, since }));
         if fell {
             self.fell.notify_one();

@@ -16,7 +16,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Result;
 use nuncio_protocol::{A2aService, TraceContext};
-use nuncio_server::store::Store;
+use nuncio_server::store::{Settled, Store, StoreOp, Watch};
 
 pub(crate) use self::models::{ModelRequest, ModelSpan};
 pub(crate) use self::{
@@ -26,19 +26,20 @@ pub(crate) use self::{
     totals::{AgentTotals, CallTotals},
 };
 use self::{outbound::Outbound, traces::Traces};
-use crate::config;
+use crate::{config, events::EventLog};
 
-/// The metrics and the traces of a hub.
+/// The metrics, the events and the traces of a hub.
 #[derive(Clone)]
 pub(crate) struct HubTelemetry {
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) events: Arc<EventLog>,
     traces: Option<Traces>,
 }
 
 impl HubTelemetry {
     /// Starts metrics, and the export of traces if an endpoint is configured.
     pub(crate) fn start(config: &config::Telemetry) -> Result<Self> {
-        Ok(Self { metrics: Arc::default(), traces: Traces::start(config)? })
+        Ok(Self { metrics: Arc::default(), events: Arc::default(), traces: Traces::start(config)? })
     }
 
     /// The telemetry of the calls of this agent.
@@ -59,7 +60,8 @@ impl HubTelemetry {
 
     /// Wraps the store so that its operations are measured.
     pub(crate) fn instrumented(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
-        nuncio_server::store::instrumented(store, Arc::clone(&self.metrics) as _)
+        let watch = StoreWatch { metrics: Arc::clone(&self.metrics), events: Arc::clone(&self.events) };
+        nuncio_server::store::instrumented(store, Arc::new(watch))
     }
 
     /// Exports the remaining spans, within this time.
@@ -67,5 +69,22 @@ impl HubTelemetry {
         if let Some(traces) = self.traces {
             traces.close(patience).await;
         }
+    }
+}
+
+/// Measures the store, and tells of the outcomes of deliveries.
+struct StoreWatch {
+    metrics: Arc<Metrics>,
+    events: Arc<EventLog>,
+}
+
+impl Watch for StoreWatch {
+    fn answered(&self, asked: StoreOp, took: Duration, is_ok: bool) {
+        self.metrics.answered(asked, took, is_ok);
+    }
+
+    fn settled(&self, settled: &[Settled]) {
+        self.metrics.settled(settled);
+        self.events.settled(settled);
     }
 }

@@ -152,7 +152,7 @@ function start() {
     clearTimeout(retry);
     retry = setTimeout(start, RETRY_MS);
   };
-  for (const kind of ["message", "task", "delivery", "agent", "reset"]) stream.addEventListener(kind, plan);
+  stream.onmessage = plan;
 }
 function poll() {
   if (polling) return;

@@ -5,6 +5,7 @@ mod admin;
 mod administration;
 mod cards;
 mod connections;
+mod dashboard;
 mod found;
 mod schema;
 mod telemetry;

@@ -7,6 +7,8 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use url::Url;
 
+use crate::store::FailureCause;
+
 /// Sends notifications, or refuses an address at once.
 #[async_trait]
 pub trait Courier: Send + Sync + 'static {
@@ -47,5 +49,5 @@ pub enum Failure {
     /// The address is not allowed.
     Blocked(Arc<str>),
     /// The request failed; it may succeed later.
-    Failed(Arc<str>),
+    Failed(FailureCause, Arc<str>),
 }

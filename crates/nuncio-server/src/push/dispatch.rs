@@ -11,7 +11,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{Engine, schedule::until, settle::Settler, worker::Worker};
+use super::{Engine, paused, schedule::until, settle::Settler, worker::Worker};
 use crate::store::{Lease, Leased, Leases, StoreError, Subscription, Topic};
 
 /// The maximum number of deliveries leased with a webhook.
@@ -59,6 +59,7 @@ impl Dispatcher {
         // Other servers write to a shared store as well.
         let store = &engine.store;
         let mut others = store.is_shared().then(|| store.signals().subscribe(Topic::Deliveries));
+        let mut pauses = store.is_shared().then(|| store.signals().subscribe(paused::topic()));
         loop {
             // A memory store is lost with the process: its deliveries are sent while there is time.
             let goes_on = !draining.is_cancelled() || engine.store.is_immediate();
@@ -75,6 +76,7 @@ impl Dispatcher {
                 () = draining.cancelled(), if !draining.is_cancelled() => looks = true,
                 () = engine.wake.notified() => looks = true,
                 () = heard(&mut others) => looks = true,
+                () = heard(&mut pauses) => looks = self.read_paused().await,
                 Some(ended) = self.workers.join_next_with_id() => looks = self.ended(&ended),
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => looks = true,
             }
@@ -88,9 +90,23 @@ impl Dispatcher {
         }
     }
 
+    /// Reads which targets are paused; false if the store does not answer, and then the list is as before.
+    async fn read_paused(&mut self) -> bool {
+        let read = self.engine.paused.read(&*self.engine.store).await;
+        if let Err(error) = &read
+            && !std::mem::replace(&mut self.failing, true)
+        {
+            tracing::error!(%error, "cannot read the paused receivers from the store; trying again");
+        }
+        read.is_ok()
+    }
+
     /// Leases webhooks up to the limits; returns the pause until the next lease, `None` to wait for a
     /// wake-up.
     async fn fill(&mut self) -> Option<Duration> {
+        if !self.engine.paused.is_read() && !self.read_paused().await {
+            return Some(STORE_RETRY_PAUSE);
+        }
         loop {
             let capacity = self.engine.limits.at_once.saturating_sub(self.in_hand.len());
             let agents = self.engine.agents();
@@ -136,12 +152,13 @@ impl Dispatcher {
     /// Makes a lease request. It takes at most half of a target's limit, and only for targets that are at
     /// most half full, so that no target exceeds its limit.
     fn lease(&self, agents: Vec<Arc<str>>, limit: usize, now: Timestamp) -> Lease {
-        let full = self.busy.iter().filter(|(_, busy)| self.is_full(**busy));
+        let full = self.busy.iter().filter(|(_, busy)| self.is_full(**busy)).map(|(target, _)| target);
+        let paused = self.engine.paused.all();
         Lease {
             agents,
             now,
             after: Arc::clone(&self.after),
-            except: full.map(|(target, _)| Arc::clone(target)).collect(),
+            except: full.chain(paused.keys()).cloned().collect(),
             in_hand: self.in_hand.values().map(|(uid, _)| Arc::clone(uid)).collect(),
             limit,
             each: self.half(),

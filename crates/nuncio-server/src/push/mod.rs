@@ -7,7 +7,8 @@
 //!                      └──────────── the next is due, a slot is free ◄───┘
 //! ```
 //! Reading order: `config` and `seal` (the stored form), `dispatch`, `leases`, `worker`, `payload`,
-//! `request`, `web` (the HTTP client), `schedule`, `breaker`, `large_bodies`, `settle`.
+//! `request`, `web` (the HTTP client), `schedule`, `breaker`, `large_bodies`, `settle`; `paused` has the
+//! receivers that an operator has paused.
 
 mod agent;
 mod breaker;
@@ -17,6 +18,7 @@ mod dispatch;
 mod large_bodies;
 mod leases;
 mod onward;
+mod paused;
 mod payload;
 mod request;
 mod schedule;
@@ -25,7 +27,12 @@ mod settle;
 mod web;
 mod worker;
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use nuncio_protocol::{Result, Timestamp};
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -41,14 +48,21 @@ pub use self::{
     config::shown_url,
     courier::{Courier, Failure, ReceiverResponse},
     onward::{Onward, Said},
+    paused::MAX_PAUSED,
     payload::Dialect,
     request::{Sign, Unsigned},
     schedule::Retry,
     seal::{RootKey, Vault},
     web::{sign_by_key, sign_by_secrets},
 };
-use self::{breaker::Breakers, dispatch::Dispatcher, large_bodies::LargeBodies, leases::LeaseTable};
-use crate::{clock::now, store::Store};
+use self::{
+    breaker::Breakers, dispatch::Dispatcher, large_bodies::LargeBodies, leases::LeaseTable,
+    paused::PausedTargets,
+};
+use crate::{
+    clock::now,
+    store::{Store, StoreError},
+};
 
 /// Limits on concurrent deliveries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,6 +108,7 @@ struct Engine {
     breakers: Mutex<Breakers>,
     leases: Mutex<LeaseTable>,
     large: LargeBodies,
+    paused: PausedTargets,
     /// Notified when a delivery may be due.
     wake: Notify,
     draining: CancellationToken,
@@ -187,6 +202,7 @@ impl PushBuilder {
             breakers: Mutex::default(),
             leases: Mutex::default(),
             large: LargeBodies::default(),
+            paused: PausedTargets::default(),
             wake: Notify::new(),
             draining: CancellationToken::new(),
             over: over.clone(),
@@ -224,6 +240,34 @@ impl Push {
     /// Makes the dispatcher look for due deliveries; to be called after a change to the store.
     pub fn wake(&self) {
         self.engine.wake.notify_one();
+    }
+
+    /// Attempts no delivery to this target (host and port) until [`Self::resume`], also after a restart and by other
+    /// servers of the same store. Attempts that are under way end. Returns false if it is paused already.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn pause(&self, target: &str) -> std::result::Result<bool, StoreError> {
+        let is_new = paused::put(&*self.engine.store, target, self.engine.now()).await?;
+        self.engine.paused.read(&*self.engine.store).await?;
+        Ok(is_new)
+    }
+
+    /// Ends a pause: what is due is attempted at once. Returns false if there was none.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn resume(&self, target: &str) -> std::result::Result<bool, StoreError> {
+        let was_paused = paused::delete(&*self.engine.store, target).await?;
+        self.engine.paused.read(&*self.engine.store).await?;
+        self.wake();
+        Ok(was_paused)
+    }
+
+    /// The paused targets, each with the time since which it is paused.
+    #[must_use]
+    pub fn paused(&self) -> Arc<BTreeMap<Arc<str>, Timestamp>> {
+        self.engine.paused.all()
     }
 
     /// Stops the worker of this webhook, and waits until it sends nothing more.

@@ -12,6 +12,7 @@ use super::{
     payload::NotificationBody,
     request::{Attempted, Request},
 };
+use crate::store::FailureCause;
 
 /// A notification to forward.
 #[derive(Debug)]
@@ -64,7 +65,7 @@ impl Push {
         onward: Onward<'_>,
     ) -> std::result::Result<ReceiverResponse, Failure> {
         let Onward { delivery, task_id, version, said } = onward;
-        let failed = |why: &str| Failure::Failed(why.into());
+        let failed = |why: &str| Failure::Failed(FailureCause::Internal, why.into());
         let payload = match said {
             Said::AsItCame(body) => Some(NotificationBody {
                 content_type: NotificationBody::content_type(version),

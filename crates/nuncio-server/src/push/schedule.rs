@@ -73,7 +73,7 @@ pub(super) fn is_trouble(attempt: &Result<ReceiverResponse, Failure>) -> bool {
             class(answer.status) == Class::NotNow && !is_about_us
         }
         Err(Failure::Blocked(_)) => false,
-        Err(Failure::Failed(_)) => true,
+        Err(Failure::Failed(..)) => true,
     }
 }
 
@@ -96,7 +96,7 @@ impl Retry {
                 Class::NotNow => answer.retry_after.unwrap_or_default(),
             },
             Err(Failure::Blocked(_)) => return Verdict::Dead,
-            Err(Failure::Failed(_)) => Duration::ZERO,
+            Err(Failure::Failed(..)) => Duration::ZERO,
         };
         let end = since + self.give_up;
         if now >= end {
@@ -122,6 +122,7 @@ pub(super) fn until(moment: Timestamp, now: Timestamp) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::FailureCause;
 
     const RETRY: Retry = Retry {
         first: Duration::from_secs(1),
@@ -157,7 +158,7 @@ mod tests {
                 assert_eq!(verdict, expected, "{status}");
             }
         }
-        let failed = Err(Failure::Failed("refused".into()));
+        let failed = Err(Failure::Failed(FailureCause::Connect, "refused".into()));
         assert_eq!(RETRY.judge(&failed, 0, at(99), at(100), 0.5), retry);
         let blocked = Err(Failure::Blocked("private".into()));
         assert_eq!(RETRY.judge(&blocked, 0, at(99), at(100), 0.5), Verdict::Dead);
@@ -176,7 +177,7 @@ mod tests {
                 assert_eq!(is_trouble(&answer(*status, None)), expected, "{status}");
             }
         }
-        assert!(is_trouble(&Err(Failure::Failed("refused".into()))));
+        assert!(is_trouble(&Err(Failure::Failed(FailureCause::Connect, "refused".into()))));
         assert!(!is_trouble(&Err(Failure::Blocked("private".into()))));
     }
 

@@ -16,6 +16,7 @@ use super::{
     courier::{Courier, Failure, ReceiverResponse},
     request::{Sign, Unsigned},
 };
+use crate::store::FailureCause;
 
 #[async_trait]
 impl Courier for Egress {
@@ -86,7 +87,12 @@ fn failure(error: &PostError) -> Failure {
     let why: Arc<str> = error.to_string().into();
     match &error.kind {
         PostErrorKind::Blocked(_) => Failure::Blocked(why),
-        _ => Failure::Failed(why),
+        PostErrorKind::Dns => Failure::Failed(FailureCause::Dns, why),
+        PostErrorKind::Connect => Failure::Failed(FailureCause::Connect, why),
+        PostErrorKind::Tls => Failure::Failed(FailureCause::Tls, why),
+        PostErrorKind::Timeout => Failure::Failed(FailureCause::Timeout, why),
+        PostErrorKind::Broke => Failure::Failed(FailureCause::Broken, why),
+        _ => Failure::Failed(FailureCause::Other, why),
     }
 }
 

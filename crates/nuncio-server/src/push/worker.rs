@@ -21,7 +21,8 @@ use super::{
     settle::Settler,
 };
 use crate::store::{
-    Attempt, DeliveryId, DeliveryOutcome, DeliveryState, Leased, Owed, Settled, StoreError, Then,
+    Attempt, DeliveryId, DeliveryOutcome, DeliveryState, FailureCause, Leased, Owed, Settled, StoreError,
+    Then,
 };
 
 /// The pause of a webhook that was sealed with another key. It is short because a server with that key finds
@@ -78,6 +79,9 @@ impl Worker {
             if number > 0 && engine.store.is_shared() && !self.is_as_leased().await {
                 return (noted, Then::Release(engine.now()));
             }
+            if engine.paused.has(&self.leased.webhook.target) {
+                return (noted, Then::Release(engine.now()));
+            }
             // REQ-161: a delivery that is about to be given up gets its last attempt even while the breaker
             // is open.
             let now = engine.now();
@@ -120,7 +124,8 @@ impl Worker {
         }
         tracing::error!(%webhook, "cannot open a webhook: it was sealed with another key; start the hub with it");
         let why = "the webhook was sealed with another key; start the hub with that key";
-        let attempt = Attempt { at: now, took: 0, status: None, error: Some(why.into()) };
+        let cause = Some(FailureCause::Internal);
+        let attempt = Attempt { at: now, took: 0, status: None, cause, error: Some(why.into()) };
         let outcome = |owed: &Owed| DeliveryOutcome {
             seq: owed.seq,
             state: DeliveryState::Pending,
@@ -169,9 +174,11 @@ impl Worker {
     /// grow and it ends.
     fn failed(&self, owed: Owed, why: &str) -> Tried {
         let (now, error) = (self.engine.now(), Arc::from(why));
-        let result = Err(Failure::Failed(Arc::clone(&error)));
+        let cause = FailureCause::Internal;
+        let result = Err(Failure::Failed(cause, Arc::clone(&error)));
         let verdict = self.engine.retry.judge(&result, owed.attempts, owed.since, now, rand::random());
-        Tried { attempt: Attempt { at: now, took: 0, status: None, error: Some(error) }, verdict }
+        let attempt = Attempt { at: now, took: 0, status: None, cause: Some(cause), error: Some(error) };
+        Tried { attempt, verdict }
     }
 
     async fn attempt(
@@ -219,7 +226,7 @@ impl Worker {
         let (status, reason) = outcome(&result);
         let error = reason.filter(|_| verdict != Verdict::Delivered);
         let took = u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX);
-        Ok(Tried { attempt: Attempt { at, took, status, error }, verdict })
+        Ok(Tried { attempt: Attempt { at, took, status, cause: cause(&result), error }, verdict })
     }
 
     async fn payload(
@@ -261,7 +268,16 @@ impl Worker {
 fn outcome(result: &Result<ReceiverResponse, Failure>) -> (Option<u16>, Option<Arc<str>>) {
     match result {
         Ok(answer) => (Some(answer.status.as_u16()), reason(answer)),
-        Err(Failure::Blocked(why) | Failure::Failed(why)) => (None, Some(Arc::clone(why))),
+        Err(Failure::Blocked(why) | Failure::Failed(_, why)) => (None, Some(Arc::clone(why))),
+    }
+}
+
+/// The reason for which there was no response.
+fn cause(result: &Result<ReceiverResponse, Failure>) -> Option<FailureCause> {
+    match result {
+        Ok(_) => None,
+        Err(Failure::Blocked(_)) => Some(FailureCause::Blocked),
+        Err(Failure::Failed(cause, _)) => Some(*cause),
     }
 }
 

@@ -16,6 +16,7 @@ use super::{
     journal::Journal,
     lifecycle::Lifecycle,
     live::Registry,
+    observer::CommitObserver,
     recover::{self, Recovery},
     watch,
 };
@@ -100,6 +101,7 @@ pub struct RuntimeBuilder {
     dedupe_message_id: bool,
     declared: Declared,
     hooks: Interceptors,
+    observer: Option<Arc<dyn CommitObserver>>,
     #[cfg(feature = "push")]
     push: Option<(Push, PushOptions)>,
 }
@@ -125,6 +127,7 @@ impl RuntimeBuilder {
             dedupe_message_id: false,
             declared: Declared::default(),
             hooks: Interceptors::default(),
+            observer: None,
             #[cfg(feature = "push")]
             push: None,
         }
@@ -140,6 +143,12 @@ impl RuntimeBuilder {
     #[cfg(feature = "push")]
     pub fn push(mut self, push: &Push, options: PushOptions) -> Self {
         self.push = Some((push.clone(), options));
+        self
+    }
+
+    /// Tells this observer of every commit.
+    pub fn observer(mut self, observer: Arc<dyn CommitObserver>) -> Self {
+        self.observer = Some(observer);
         self
     }
 
@@ -342,7 +351,7 @@ impl RuntimeBuilder {
             limits: self.limits,
             registry: Arc::new(Registry::new(self.memory)),
             sends: Arc::new(Sends::new(&store)),
-            journal: Journal::new(Arc::clone(&store), push.clone()),
+            journal: Journal::new(Arc::clone(&store), push.clone(), self.observer),
             cursors: Cursors::new(&store),
             store,
             push,

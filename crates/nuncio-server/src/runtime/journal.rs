@@ -29,7 +29,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{live::LiveTaskRef, state::LiveState};
+use super::{
+    live::LiveTaskRef,
+    observer::{CommitObserver, Committed},
+    state::LiveState,
+};
 use crate::{
     large_work::LARGE,
     push::AgentPush,
@@ -112,6 +116,7 @@ pub(super) struct Journal {
     queues: Option<Queues>,
     health: Arc<Health>,
     push: Option<Arc<AgentPush>>,
+    observer: Option<Arc<dyn CommitObserver>>,
     /// The number of executions that have begun.
     begun: Arc<AtomicUsize>,
 }
@@ -133,7 +138,11 @@ impl Health {
 
 impl Journal {
     /// Creates the journal. For a store that waits this spawns the loop, so it must be called within Tokio.
-    pub(super) fn new(store: Arc<dyn Store>, push: Option<Arc<AgentPush>>) -> Self {
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        push: Option<Arc<AgentPush>>,
+        observer: Option<Arc<dyn CommitObserver>>,
+    ) -> Self {
         let (health, begun): (Arc<Health>, Arc<AtomicUsize>) = Default::default();
         let queues = (!store.is_immediate()).then(|| {
             let ((small, queued), (large, large_queued)) = (Queue::new(), Queue::new());
@@ -141,13 +150,14 @@ impl Journal {
                 store: Arc::clone(&store),
                 health: Arc::clone(&health),
                 push: push.clone(),
+                observer: observer.clone(),
                 begun: Arc::clone(&begun),
             };
             tokio::spawn(committer.clone().run(queued));
             tokio::spawn(committer.run_large(large_queued));
             Queues { small, large }
         });
-        Self { store, queues, health, push, begun }
+        Self { store, queues, health, push, observer, begun }
     }
 
     /// True if the store outlives the process.
@@ -244,6 +254,7 @@ impl Journal {
 
     /// Commits to a store that never waits; `pushes` if webhooks may be due then.
     fn commit_now(&self, batch: Vec<Commit>, pushes: bool) -> Result<()> {
+        let observed = self.observer.as_ref().and_then(|observer| Some((observer, Committed::of(&batch)?)));
         let answer = self.store.commit(batch).now_or_never();
         let late =
             || Err(StoreError::broken("the store claims never to wait, but it did not answer at once"));
@@ -251,6 +262,9 @@ impl Journal {
             .unwrap_or_else(late)?
             .into_iter()
             .try_for_each(|result| result.map_err(|refused| refusal(&refused)))?;
+        if let Some((observer, committed)) = observed {
+            observer.committed(committed);
+        }
         if let Some(push) = self.push.as_ref().filter(|_| pushes) {
             push.wake();
         }
@@ -273,6 +287,7 @@ struct Committer {
     store: Arc<dyn Store>,
     health: Arc<Health>,
     push: Option<Arc<AgentPush>>,
+    observer: Option<Arc<dyn CommitObserver>>,
     begun: Arc<AtomicUsize>,
 }
 
@@ -360,7 +375,12 @@ impl Committer {
             // `last` consumes all results of this write.
             let refused = results.by_ref().take(batch.len()).filter_map(Result::err).last();
             match refused {
-                None => pushes |= live.committed(&batch),
+                None => {
+                    pushes |= live.committed(&batch);
+                    if let Some(observer) = &self.observer {
+                        Committed::of(&batch).into_iter().for_each(|committed| observer.committed(committed));
+                    }
+                }
                 Some(refused) => {
                     tracing::warn!(task = %live.id, %refused, "the store refused an entry: another server wrote to the task");
                     live.evict();

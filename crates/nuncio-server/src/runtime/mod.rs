@@ -42,6 +42,8 @@ mod record;
 
 mod journal;
 
+mod observer;
+
 mod stored_turn;
 
 mod reserve;
@@ -91,6 +93,7 @@ pub use self::{
     emitter::Emitter,
     executor::{ExecContext, Execution, Executor},
     handover::{HandedTurn, TurnEntry, TurnRun},
+    observer::{CommitObserver, Committed},
     parked::HeldMessage,
     recover::Retention,
     text_stream::{DEFAULT_PACE, TextStream},

@@ -196,7 +196,7 @@ mod tests {
     }
 
     fn settled() -> Vec<Settled> {
-        let attempt = Attempt { at: Timestamp::EPOCH, took: 1, status: Some(200), error: None };
+        let attempt = Attempt { at: Timestamp::EPOCH, took: 1, status: Some(200), cause: None, error: None };
         let outcome = DeliveryOutcome { seq: Seq(1), state: DeliveryState::Delivered, attempt };
         vec![Settled { webhook: "w".into(), outcomes: vec![outcome], then: Then::Keep }]
     }

@@ -63,8 +63,8 @@ pub use self::{
     open::{Durability, OpenError},
     operator_queries::{AdminTask, AdminTaskPage, AdminTaskQuery, ErasureTarget, OperatorQueries, TaskCount},
     outbox::{
-        Attempt, Backlog, Delivery, DeliveryId, DeliveryOutcome, DeliveryQuery, DeliveryState, Lease, Leased,
-        Leases, MAX_WEBHOOKS, Outbox, Owed, Redrive, Settled, Then, Webhook,
+        Attempt, Backlog, Delivery, DeliveryId, DeliveryOutcome, DeliveryQuery, DeliveryState, FailureCause,
+        Lease, Leased, Leases, MAX_WEBHOOKS, Outbox, Owed, Redrive, Settled, Then, Webhook,
     },
     records::{Expect, PutRecord, Record, RecordChange, RecordQuery, Records},
     scope::Scope,

@@ -216,9 +216,35 @@ pub struct Attempt {
     /// The HTTP status of the receiver's response, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
+    /// The reason for a missing response; attempts of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<FailureCause>,
     /// The reason for the failure, as a message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Arc<str>>,
+}
+
+/// The reason for which a request got no response.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FailureCause {
+    /// The name of the host does not resolve.
+    Dns,
+    /// No connection could be made.
+    Connect,
+    /// The TLS handshake failed.
+    Tls,
+    /// There was no response in time.
+    Timeout,
+    /// The connection broke, or the response was not HTTP.
+    Broken,
+    /// The address is not allowed.
+    Blocked,
+    /// The fault is ours: nothing was sent.
+    Internal,
+    /// A later version has another one.
+    #[serde(other)]
+    Other,
 }
 
 /// The next step of a webhook after it is settled.
@@ -299,6 +325,8 @@ pub struct DeliveryQuery {
     pub agent: Option<Arc<str>>,
     /// Only deliveries of this task.
     pub task_id: Option<TaskId>,
+    /// Only deliveries to this host and port.
+    pub target: Option<Arc<str>>,
     /// Only deliveries in this state.
     pub state: Option<DeliveryState>,
     /// Only pending since this time or later.

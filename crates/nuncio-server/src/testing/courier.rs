@@ -16,6 +16,7 @@ use super::{FailingStore, Harness, Say, card};
 use crate::{
     Executor, Runtime, RuntimeBuilder,
     push::{Courier, Failure, Push, PushBuilder, ReceiverResponse, RootKey},
+    store::FailureCause,
 };
 
 /// The reaction of a receiver.
@@ -146,11 +147,11 @@ impl Courier for ScriptedCourier {
                 tokio::time::sleep(Duration::from_secs(seconds)).await;
                 Ok(answer(status, None))
             }
-            Reaction::Away => Err(Failure::Failed("connection refused".into())),
+            Reaction::Away => Err(Failure::Failed(FailureCause::Connect, "connection refused".into())),
             Reaction::Forbidden => Err(Failure::Blocked("a private address".into())),
             Reaction::Hang => {
                 tokio::time::sleep(deadline).await;
-                Err(Failure::Failed("no answer in time".into()))
+                Err(Failure::Failed(FailureCause::Timeout, "no answer in time".into()))
             }
         }
     }

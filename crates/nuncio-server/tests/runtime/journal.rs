@@ -7,6 +7,7 @@ use std::sync::{
 
 use futures_util::future::join_all;
 use nuncio_server::{
+    CommitObserver, Committed,
     protocol::{A2aService as _, Artifact, ErrorKind, ListTasksRequest, Part, Seq, TaskState},
     store::MemoryStore,
     testing::{FailingStore, Harness, Say, ScriptedExecutor, Step, card, lines, next_line, summary},
@@ -291,4 +292,34 @@ async fn a_drain_does_not_wait_for_ever_for_a_store_that_is_down() {
     settle().await;
     harness.runtime.drain(secs(1)).await;
     assert_eq!(refused(sent.await.unwrap()), ErrorKind::Unavailable);
+}
+
+#[derive(Default)]
+struct Notes(std::sync::Mutex<Vec<(u64, Option<TaskState>)>>);
+
+impl CommitObserver for Notes {
+    fn committed(&self, committed: Committed) {
+        self.0.lock().unwrap().push((committed.seq.0, committed.state));
+    }
+}
+
+/// What is told may be in one commit or in several; nothing is told twice, and the end is told.
+#[tokio::test(start_paused = true)]
+async fn an_observer_is_told_of_what_is_committed_and_of_nothing_else() {
+    for waits in [false, true] {
+        let notes = Arc::new(Notes::default());
+        let memory = MemoryStore::default();
+        let store = if waits { FailingStore::waiting(memory) } else { FailingStore::new(memory) };
+        let steps = [Step::Working, Step::Artifact("a", "x"), Step::Completed];
+        let observer = Arc::clone(&notes) as Arc<dyn CommitObserver>;
+        let executor = ScriptedExecutor::steps(steps);
+        let harness = Harness::of(card(), store, executor, |builder| builder.observer(observer));
+        harness.task("hi").await.unwrap();
+        let told = std::mem::take(&mut *notes.0.lock().unwrap());
+        assert!(told.is_sorted_by(|(one, _), (next, _)| one < next), "{told:?}");
+        assert_eq!(told.last(), Some(&(4, Some(TaskState::Completed))), "{told:?}");
+        harness.store.fail_writes(true);
+        drop(harness.task("hi").await);
+        assert_eq!(notes.0.lock().unwrap().len(), 0, "nothing was committed");
+    }
 }

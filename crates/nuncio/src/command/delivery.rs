@@ -93,7 +93,7 @@ fn show(delivery: &Delivery, format: Format) -> Result<()> {
     if earlier > 0 {
         output::row(&format!("{:<9} and {earlier} earlier ones", "attempts"))?;
     }
-    for Attempt { time, duration_ms, code, error } in &delivery.attempts {
+    for Attempt { time, duration_ms, code, error, cause: _ } in &delivery.attempts {
         let code = code.map_or_else(|| "no answer".to_owned(), |code| code.to_string());
         let error = error.as_deref().unwrap_or_default();
         output::row(&format!("{:<9} {time}  {code}  {duration_ms} ms  {error}", "attempt"))?;

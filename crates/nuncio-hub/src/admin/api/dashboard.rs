@@ -1,4 +1,4 @@
-//! The way into the dashboard for whoever has the admin token.
+//! The way into the dashboard for holders of an admin token.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

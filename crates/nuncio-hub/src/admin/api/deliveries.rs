@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    delivery_hosts::DeliveryCause,
     paging::{ListRoute, Page, Paging},
     route::routes,
     schema::Time,
@@ -12,10 +13,11 @@ use super::{
 
 routes! {
     /// Lists deliveries to webhooks, the newest webhook first.
-    ListDeliveries: GET "/deliveries", "deliveries.list" { query filter: DeliveryFilter, } -> DeliveryPage;
+    ListDeliveries: GET "/deliveries", "deliveries.list" { query filter: DeliveryFilter, } -> DeliveryPage,
+        redact DeliveryPage::redact;
 
     /// Shows a delivery with its last attempts.
-    ShowDelivery: GET "/deliveries/{id}", "deliveries.show" { path id, } -> Delivery;
+    ShowDelivery: GET "/deliveries/{id}", "deliveries.show" { path id, } -> Delivery, redact Delivery::redact;
 
     /// Delivers once more, in any state of the delivery.
     ReplayDelivery: POST "/deliveries/{id}:replay", "deliveries.replay" { path id, } -> Delivery,
@@ -34,6 +36,8 @@ pub struct DeliveryFilter {
     pub agent: Option<String>,
     /// Only of this task.
     pub task: Option<String>,
+    /// Only to this host and port, such as `hooks.example.com:443`.
+    pub host: Option<String>,
     /// Only in this state.
     pub state: Option<DeliveryState>,
     /// Only of events since this time.
@@ -62,6 +66,22 @@ pub struct DeliveryPage {
     /// Value for `after` of the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+}
+
+impl DeliveryPage {
+    fn redact(&mut self) {
+        self.deliveries.iter_mut().for_each(Delivery::redact);
+    }
+}
+
+impl Delivery {
+    /// Removes what receivers have answered: it may quote the content of the notification.
+    fn redact(&mut self) {
+        self.attempts
+            .iter_mut()
+            .filter(|attempt| attempt.code.is_some())
+            .for_each(|attempt| attempt.error = None);
+    }
 }
 
 impl ListRoute for ListDeliveries {
@@ -113,6 +133,10 @@ pub struct Attempt {
     /// The HTTP status of the receiver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<u16>,
+    /// The reason why it failed; absent if it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<DeliveryCause>,
+    /// The failure in words, or the beginning of the receiver's answer, which a viewer does not get.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

@@ -17,12 +17,15 @@
 
 mod about;
 mod access;
+mod admin_tokens;
 mod agents;
 mod audits;
 mod config;
 mod dashboard;
 mod deliveries;
+mod delivery_hosts;
 mod error;
+mod events;
 mod health;
 mod invitations;
 mod keys;
@@ -42,6 +45,10 @@ pub use self::{
         AcceptAccess, AccessCaller, AccessFilter, AccessPage, AccessState, BlockAccess, CallerAccess,
         DeclineAccess, ListAccess, RevokeAccess,
     },
+    admin_tokens::{
+        AdminToken, AdminTokenList, AdminTokenWithText, CreateAdminToken, ListAdminTokens, NewAdminToken,
+        RevokeAdminToken, Role,
+    },
     agents::{
         AddAgent, AddedAgent, Agent, AgentDetails, AgentHealth, AgentOrigin, AgentSettings, Agents,
         ChangeAgent, HealthState, Interface, ListAgents, NewAgent, RefreshAgent, RemoveAgent, ShowAgent,
@@ -54,7 +61,12 @@ pub use self::{
         Attempt, Delivery, DeliveryFilter, DeliveryPage, DeliveryState, ListDeliveries, RedriveDeliveries,
         RedriveFilter, Redriven, ReplayDelivery, ShowDelivery,
     },
+    delivery_hosts::{
+        CauseCount, DeliveryCause, DeliveryHost, DeliveryHosts, ListDeliveryHosts, PauseDeliveryHost,
+        PausedHost, ResumeDeliveryHost,
+    },
     error::{ErrorBody, ErrorDetail, ErrorStatus},
+    events::{EventKind, EventOptions, FollowEvents, HubEvent},
     health::{AgentStatus, HubHealth, ShowHealth},
     invitations::{
         CreateInvitation, Invitation, InvitationWithCode, Invitations, ListInvitations, NewInvitation,

@@ -24,6 +24,11 @@ pub trait Route: Sized + Send + 'static {
     const STATUS: StatusCode;
     /// True if the request may carry the version of the resource that it changes (If-Match).
     const VERSIONED: bool;
+    /// For a route that answers a stream of server-sent events: reads the id of an event, after which a client goes
+    /// on (`Last-Event-ID`). `None`: there is one answer.
+    const STREAM: Option<fn(&Self::Answer) -> &str>;
+    /// Removes from an answer what a viewer may not see.
+    const REDACT: Option<fn(&mut Self::Answer)>;
     /// The kind of the row that a successful request leaves in the audit trail.
     const TRAIL: Option<What>;
 
@@ -88,7 +93,8 @@ macro_rules! routes {
             $(query $query:ident: $Query:ty,)?
             $(body $body:ident: $Body:ty,)?
             $(if_match $version:ident,)?
-        } -> $Answer:ty $(, status $status:ident)? $(, trail $what:ident)?;
+        } -> $Answer:ty $(, status $status:ident)? $(, trail $what:ident)? $(, stream $cursor:ident)?
+            $(, redact $redact:path)?;
     )+) => {$(
         $(#[doc = $summary])+
         #[derive(Clone, Debug)]
@@ -106,6 +112,9 @@ macro_rules! routes {
             const SUMMARY: &'static str = concat!($($summary),+).trim_ascii();
             const STATUS: http::StatusCode =
                 $crate::admin::api::route::or!(http::StatusCode::OK $(, http::StatusCode::$status)?);
+            const STREAM: Option<fn(&$Answer) -> &str> =
+                $crate::admin::api::route::or!(None $(, Some(|item: &$Answer| item.$cursor.as_str()))?);
+            const REDACT: Option<fn(&mut $Answer)> = $crate::admin::api::route::or!(None $(, Some($redact))?);
             const VERSIONED: bool = $crate::admin::api::route::or!(false $(, { let _ = stringify!($version); true })?);
             const TRAIL: Option<$crate::admin::api::What> =
                 $crate::admin::api::route::or!(None $(, Some($crate::admin::api::What::$what))?);

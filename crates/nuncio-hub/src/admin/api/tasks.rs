@@ -16,7 +16,8 @@ routes! {
     ListTasks: GET "/tasks", "tasks.list" { query filter: TaskFilter, } -> TaskPage;
 
     /// Shows a task: its timeline and its webhooks.
-    ShowTask: GET "/tasks/{id}", "tasks.show" { path id, query options: TimelineOptions, } -> TaskDetails;
+    ShowTask: GET "/tasks/{id}", "tasks.show" { path id, query options: TimelineOptions, } -> TaskDetails,
+        redact TaskDetails::redact;
 
     /// Cancels a task of any caller.
     CancelTask: POST "/tasks/{id}:cancel", "tasks.cancel" { path id, } -> TaskSummary, trail TaskCanceled;
@@ -104,7 +105,7 @@ pub struct TaskSummary {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TimelineOptions {
-    /// Include the content of events. It belongs to the callers: read it only if necessary.
+    /// Include the content of events. It belongs to the callers: read it only if necessary. A viewer gets none.
     pub content: Option<bool>,
     /// Only events after the event of this id.
     pub after: Option<u64>,
@@ -128,6 +129,14 @@ pub struct TaskDetails {
     /// The memo of the task, such as the ids of the remote agent, if it is JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream: Option<Value>,
+}
+
+impl TaskDetails {
+    /// Removes the content of the task, and the executor's notes, which may quote it.
+    fn redact(&mut self) {
+        self.upstream = None;
+        self.timeline.iter_mut().for_each(|entry| entry.content = None);
+    }
 }
 
 /// An event of a task.

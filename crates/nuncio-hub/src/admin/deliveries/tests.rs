@@ -27,8 +27,9 @@ use url::Url;
 
 use super::{
     super::{
-        Audits, HubFacts, Sessions,
-        api::StoreKind,
+        AdminTokens, Audits, HubFacts, Sessions,
+        api::{Role, StoreKind},
+        caller::AdminCaller,
         table::{self, EndpointTable},
     },
     *,
@@ -128,8 +129,9 @@ async fn api() -> (Router, Arc<AtomicUsize>, TrailWriter) {
         is_on_network: false,
     };
     let registry = Arc::new(registry);
-    let sessions = Sessions::default();
     let audits = Audits::new(&store, None);
+    let tokens = AdminTokens::open(&store).await.unwrap();
+    let (events, push) = (Arc::default(), Some(push));
     let state = AdminState {
         fleet,
         store,
@@ -141,8 +143,11 @@ async fn api() -> (Router, Arc<AtomicUsize>, TrailWriter) {
         consents,
         audits,
         reloader,
-        sessions,
+        sessions: Sessions::default(),
         facts,
+        events,
+        tokens,
+        push,
     };
     let api = Router::new().fallback(table::serve).with_state(Arc::new(EndpointTable::new(Arc::new(state))));
     (api, woken, writer)
@@ -150,7 +155,9 @@ async fn api() -> (Router, Arc<AtomicUsize>, TrailWriter) {
 
 /// The answer, which contains no secret.
 async fn ask(api: &Router, method: &str, path: &str, body: &str) -> (u16, Value) {
+    let caller = AdminCaller { role: Role::Operator, name: None, revoked: Default::default() };
     let request = Request::builder()
+        .extension(caller)
         .method(method)
         .uri(format!("/v1{path}"))
         .body(Body::from(body.to_owned()))

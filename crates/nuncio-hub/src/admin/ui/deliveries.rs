@@ -12,9 +12,11 @@ use super::{
 use crate::{
     admin::{
         api::{
-            Delivery, DeliveryFilter, DeliveryState, ListDeliveries, Paging, RedriveDeliveries, RedriveFilter,
+            CauseCount, Delivery, DeliveryFilter, DeliveryHost, DeliveryState, ListDeliveries,
+            ListDeliveryHosts, Paging, PauseDeliveryHost, RedriveDeliveries, RedriveFilter,
+            ResumeDeliveryHost,
         },
-        deliveries,
+        deliveries, delivery_hosts,
         problem::AdminProblem,
     },
     clock,
@@ -74,6 +76,46 @@ struct DeliveriesPage<'a> {
     rows: Vec<DeliveryRow>,
     next: Option<String>,
     is_filtered: bool,
+    hosts: Vec<HostRow>,
+    complete: bool,
+}
+
+/// A host of webhooks.
+struct HostRow {
+    host: String,
+    /// The host as a value in an address.
+    query: String,
+    paused: Option<String>,
+    pending: u64,
+    oldest: Option<String>,
+    dead: u64,
+    causes: Vec<Cause>,
+}
+
+/// A cause of failures, with the id of the newest delivery that has it.
+struct Cause {
+    name: String,
+    count: u64,
+    newest: String,
+}
+
+impl From<DeliveryHost> for HostRow {
+    fn from(host: DeliveryHost) -> Self {
+        let cause = |count: CauseCount| Cause {
+            name: show::word(count.cause).replace('-', " "),
+            count: count.deliveries,
+            newest: show::segment(&count.newest),
+        };
+        Self {
+            query: show::segment(&host.host),
+            host: host.host,
+            paused: host.paused.map(|paused| paused.to_string()),
+            pending: host.pending,
+            oldest: host.oldest_pending.map(|oldest| oldest.to_string()),
+            dead: host.dead,
+            causes: host.causes.into_iter().map(cause).collect(),
+        }
+    }
 }
 
 pub(super) async fn page(visit: Visit) -> Answer {
@@ -81,12 +123,13 @@ pub(super) async fn page(visit: Visit) -> Answer {
     let filter = DeliveryFilter {
         agent: query.text("agent"),
         task: query.text("task"),
+        host: query.text("host"),
         state: query.get("state").map(state).transpose()?,
         since: query.past("since", clock::now())?,
         paging: Paging { limit: Some(PAGE_SIZE), after: query.text("after") },
     };
     let request = ListDeliveries { filter };
-    let fields = ["agent", "task", "state", "since"];
+    let fields = ["agent", "host", "task", "state", "since"];
     let mut command = "delivery list".to_owned();
     for field in fields {
         if let Some(value) = query.get(field) {
@@ -95,6 +138,7 @@ pub(super) async fn page(visit: Visit) -> Answer {
     }
     let shell = visit.shell("Deliveries", Area::Deliveries).from_route(&request, Some(command))?;
     let page = visit.call(deliveries::list, request).await?;
+    let hosts = visit.call(delivery_hosts::list, ListDeliveryHosts {}).await?;
     render(&DeliveriesPage {
         shell,
         agents: agents(visit.state(), query.get("agent")),
@@ -102,6 +146,8 @@ pub(super) async fn page(visit: Visit) -> Answer {
         rows: page.deliveries.iter().map(DeliveryRow::from).collect(),
         next: page.next.map(|next| visit.with(&[("after", Some(&next))])),
         is_filtered: fields.iter().any(|field| query.get(field).is_some()),
+        complete: hosts.complete,
+        hosts: hosts.hosts.into_iter().map(HostRow::from).collect(),
         query,
     })
 }
@@ -117,6 +163,18 @@ fn state(word: &str) -> Result<DeliveryState, AdminProblem> {
 fn states(chosen: Option<&str>) -> Vec<Choice> {
     let words = STATES.into_iter().map(show::word);
     words.map(|word| Choice { is_chosen: chosen == Some(&*word), label: word.clone(), value: word }).collect()
+}
+
+pub(super) async fn pause(visit: Visit, form: Form) -> Answer {
+    let host = form.required("host")?.to_owned();
+    let paused = visit.call(delivery_hosts::pause, PauseDeliveryHost { host }).await?;
+    visit.done("/ui/deliveries", format!("Nothing is delivered to {} until it is resumed.", paused.host))
+}
+
+pub(super) async fn resume(visit: Visit, form: Form) -> Answer {
+    let host = form.required("host")?.to_owned();
+    let resumed = visit.call(delivery_hosts::resume, ResumeDeliveryHost { host }).await?;
+    visit.done("/ui/deliveries", format!("Deliveries to {} go on.", resumed.host))
 }
 
 pub(super) async fn redrive(visit: Visit, form: Form) -> Answer {

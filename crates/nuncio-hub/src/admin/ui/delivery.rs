@@ -19,6 +19,7 @@ struct AttemptRow {
     time: String,
     code: String,
     duration_ms: u64,
+    cause: String,
     error: String,
 }
 
@@ -28,6 +29,7 @@ impl From<&Attempt> for AttemptRow {
             time: attempt.time.to_string(),
             code: attempt.code.map_or_else(|| "no answer".to_owned(), |code| code.to_string()),
             duration_ms: attempt.duration_ms,
+            cause: attempt.cause.map(show::word).unwrap_or_default(),
             error: show::cell(attempt.error.as_deref().unwrap_or_default()),
         }
     }

@@ -12,7 +12,7 @@ use super::{
     visit::{Answer, Visit, render},
 };
 use crate::{
-    admin::problem::AdminProblem,
+    admin::{caller::AdminCaller, problem::AdminProblem},
     trail::{Row, What},
 };
 
@@ -35,8 +35,8 @@ pub(super) fn address(next: &str) -> String {
 pub(super) async fn page(visit: Visit) -> Answer {
     let next = next(&visit.query);
     let Some(code) = visit.query.get("code") else { return form(&visit, next, None) };
-    if visit.state().sessions.redeem(code) {
-        return begin(&visit, &next);
+    if let Some(caller) = visit.state().sessions.redeem(code) {
+        return begin(&visit, caller, &next);
     }
     note_refusal(&visit);
     form(&visit, next, Some("This code was used already, or its minute is over: run nuncio ui again."))
@@ -45,8 +45,8 @@ pub(super) async fn page(visit: Visit) -> Answer {
 /// Takes the token.
 pub(super) async fn sign_in(visit: Visit, fields: Form) -> Answer {
     let next = next(&fields);
-    if visit.ui().is_token(fields.get("admin_token").unwrap_or_default()) {
-        return begin(&visit, &next);
+    if let Some(caller) = visit.ui().caller(fields.get("admin_token").unwrap_or_default()) {
+        return begin(&visit, caller, &next);
     }
     note_refusal(&visit);
     form(&visit, next, Some("This is not the token of this hub. A hub makes a new one each time it starts."))
@@ -68,8 +68,8 @@ pub(super) async fn choose_theme(fields: Form) -> Answer {
     with_cookie(Redirect::to(&next(&fields)).into_response(), &cookie)
 }
 
-fn begin(visit: &Visit, next: &str) -> Answer {
-    let id = visit.state().sessions.begin()?;
+fn begin(visit: &Visit, caller: AdminCaller, next: &str) -> Answer {
+    let id = visit.state().sessions.begin(caller)?;
     // Without Secure: administration is on loopback only, where it speaks plain HTTP.
     let cookie = format!(
         "{}={id}; Path={BASE}; Max-Age={}; HttpOnly; SameSite=Strict",

@@ -50,7 +50,7 @@ use self::{
     session::Session,
     visit::{Answer, cookie},
 };
-use super::{AdminState, problem::AdminProblem, table::EndpointTable, token::Token};
+use super::{AdminState, caller::AdminCaller, problem::AdminProblem, table::EndpointTable, token::Token};
 
 /// The path of the dashboard.
 const BASE: &str = "/ui";
@@ -73,8 +73,9 @@ impl Ui {
         self.state.sessions.find(cookie(headers, &self.cookie)?)
     }
 
-    fn is_token(&self, given: &str) -> bool {
-        self.token.is(given)
+    /// The operator or viewer with this token.
+    fn caller(&self, given: &str) -> Option<AdminCaller> {
+        self.state.tokens.caller(&self.token, given)
     }
 
     /// The address of the admin API.
@@ -116,6 +117,8 @@ pub(super) fn router(
         .route("/ui/agents/{name}/remove", post(agent::remove))
         .route("/ui/deliveries", get(deliveries::page))
         .route("/ui/deliveries/redrive", post(deliveries::redrive))
+        .route("/ui/deliveries/pause", post(deliveries::pause))
+        .route("/ui/deliveries/resume", post(deliveries::resume))
         .route("/ui/deliveries/{id}", get(delivery::page))
         .route("/ui/deliveries/{id}/replay", post(delivery::replay))
         .route("/ui/access", get(access::page).post(access::create))

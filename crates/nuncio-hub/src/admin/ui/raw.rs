@@ -21,6 +21,8 @@ pub(super) async fn page(visit: Visit, mut request: Request) -> Answer {
     let path = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
     let path = path.strip_prefix(BASE).and_then(|path| path.strip_prefix("/api")).unwrap_or_default();
     *request.uri_mut() = path.parse::<Uri>().map_err(|_| AdminProblem::invalid("the path is invalid"))?;
+    let caller = visit.session().ok_or_else(AdminProblem::signed_out)?.caller();
+    request.extensions_mut().insert(caller.clone());
     // A refusal is JSON as well.
     Ok(visit.ui().table.run(request).await.unwrap_or_else(|problem| problem.into_response()))
 }

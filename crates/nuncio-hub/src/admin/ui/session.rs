@@ -1,7 +1,7 @@
 //! Sessions of the dashboard, on the server: a browser holds a random id, and everything else is here.
 //!
 //! A session begins with the admin token or with a one-time code that `nuncio ui` asked for with the token. It ends
-//! after twelve hours, at sign-out, and with the process. Every start of a hub makes a new token or reads the
+//! after twelve hours, at sign-out, when its token is revoked, and with the process. Every start of a hub makes a new token or reads the
 //! operator's, so no session outlives the token that it began with.
 
 use std::{
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-use crate::admin::problem::AdminProblem;
+use crate::admin::{caller::AdminCaller, problem::AdminProblem};
 
 /// Lifetime of a session.
 pub(in crate::admin) const SESSION_LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
@@ -36,12 +36,19 @@ type Digest = [u8; 32];
 #[derive(Default)]
 pub(crate) struct Sessions {
     open: Mutex<HashMap<Digest, Arc<Session>>>,
-    codes: Mutex<HashMap<Digest, Instant>>,
+    codes: Mutex<HashMap<Digest, Code>>,
+}
+
+/// A one-time code: who has asked for it, and its end.
+struct Code {
+    caller: AdminCaller,
+    ends: Instant,
 }
 
 /// A session of a browser.
 pub(super) struct Session {
     key: Digest,
+    caller: AdminCaller,
     form_token: String,
     ends: Instant,
     notice: Mutex<Option<Notice>>,
@@ -58,26 +65,28 @@ pub(super) struct Notice {
 
 impl Sessions {
     /// Makes a code that begins one session within [`CODE_LIFETIME`].
-    pub(in crate::admin) fn create_code(&self) -> Result<String, AdminProblem> {
+    pub(in crate::admin) fn create_code(&self, caller: AdminCaller) -> Result<String, AdminProblem> {
         let code = secret()?;
         let mut codes = self.codes.lock();
         let now = Instant::now();
-        codes.retain(|_, ends| *ends > now);
-        evict(&mut codes, MAX_CODES, |ends| *ends);
-        codes.insert(digest_of(&code), now + CODE_LIFETIME);
+        codes.retain(|_, code| code.ends > now);
+        evict(&mut codes, MAX_CODES, |code| code.ends);
+        codes.insert(digest_of(&code), Code { caller, ends: now + CODE_LIFETIME });
         Ok(code)
     }
 
-    /// Takes a code; false if there is none such, or its time is over.
-    pub(super) fn redeem(&self, code: &str) -> bool {
-        self.codes.lock().remove(&digest_of(code)).is_some_and(|ends| ends > Instant::now())
+    /// Takes a code, and returns who has asked for it; `None` if there is none such, or its time is over.
+    pub(super) fn redeem(&self, code: &str) -> Option<AdminCaller> {
+        let code = self.codes.lock().remove(&digest_of(code))?;
+        (code.ends > Instant::now()).then_some(code.caller)
     }
 
     /// Begins a session, and returns the id for the browser's cookie.
-    pub(super) fn begin(&self) -> Result<String, AdminProblem> {
+    pub(super) fn begin(&self, caller: AdminCaller) -> Result<String, AdminProblem> {
         let id = secret()?;
         let session = Session {
             key: digest_of(&id),
+            caller,
             form_token: secret()?,
             ends: Instant::now() + SESSION_LIFETIME,
             notice: Mutex::default(),
@@ -93,7 +102,8 @@ impl Sessions {
 
     /// The session of this id, if it has not ended.
     pub(super) fn find(&self, id: &str) -> Option<Arc<Session>> {
-        self.open.lock().get(&digest_of(id)).filter(|session| session.ends > Instant::now()).cloned()
+        let session = self.open.lock().get(&digest_of(id)).cloned();
+        session.filter(|session| session.ends > Instant::now() && !session.caller.revoked.is_cancelled())
     }
 
     /// Ends a session.
@@ -103,6 +113,11 @@ impl Sessions {
 }
 
 impl Session {
+    /// The operator or viewer whose token began the session.
+    pub(super) fn caller(&self) -> &AdminCaller {
+        &self.caller
+    }
+
     /// The token that every form of this session sends.
     pub(super) fn form_token(&self) -> &str {
         &self.form_token
@@ -167,24 +182,31 @@ fn secret() -> Result<String, AdminProblem> {
 
 #[cfg(test)]
 mod tests {
+    use tokio_util::sync::CancellationToken;
+
     use super::*;
+    use crate::admin::api::Role;
+
+    fn caller() -> AdminCaller {
+        AdminCaller { role: Role::Operator, name: None, revoked: CancellationToken::new() }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_code_begins_one_session_within_a_minute() {
         let sessions = Sessions::default();
-        let code = sessions.create_code().unwrap();
-        assert!(!sessions.redeem("guessed"));
-        assert!(sessions.redeem(&code));
-        assert!(!sessions.redeem(&code), "a code is used once");
-        let late = sessions.create_code().unwrap();
+        let code = sessions.create_code(caller()).unwrap();
+        assert!(sessions.redeem("guessed").is_none());
+        assert!(sessions.redeem(&code).is_some());
+        assert!(sessions.redeem(&code).is_none(), "a code is used once");
+        let late = sessions.create_code(caller()).unwrap();
         tokio::time::advance(CODE_LIFETIME).await;
-        assert!(!sessions.redeem(&late));
+        assert!(sessions.redeem(&late).is_none());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_session_ends_after_its_lifetime_or_when_it_is_ended() {
         let sessions = Sessions::default();
-        let (one, other) = (sessions.begin().unwrap(), sessions.begin().unwrap());
+        let (one, other) = (sessions.begin(caller()).unwrap(), sessions.begin(caller()).unwrap());
         let session = sessions.find(&one).unwrap();
         assert!(sessions.find("guessed").is_none());
         assert!(!session.is_form_token(sessions.find(&other).unwrap().form_token()));
@@ -198,17 +220,17 @@ mod tests {
     #[tokio::test]
     async fn sessions_codes_and_opened_tasks_are_bounded() {
         let sessions = Sessions::default();
-        let first = sessions.begin().unwrap();
+        let first = sessions.begin(caller()).unwrap();
         for _ in 0..MAX_SESSIONS {
-            sessions.begin().unwrap();
+            sessions.begin(caller()).unwrap();
         }
         assert!(sessions.find(&first).is_none(), "the oldest made room");
-        let code = sessions.create_code().unwrap();
+        let code = sessions.create_code(caller()).unwrap();
         for _ in 0..MAX_CODES {
-            sessions.create_code().unwrap();
+            sessions.create_code(caller()).unwrap();
         }
-        assert!(!sessions.redeem(&code), "the oldest made room");
-        let last = sessions.begin().unwrap();
+        assert!(sessions.redeem(&code).is_none(), "the oldest made room");
+        let last = sessions.begin(caller()).unwrap();
         let session = sessions.find(&last).unwrap();
         for task in 0..=MAX_OPENED {
             session.open(&task.to_string());
@@ -220,9 +242,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_session_ends_with_its_token() {
+        let sessions = Sessions::default();
+        let (revoked, other) = (caller(), caller());
+        let (one, kept) = (sessions.begin(revoked.clone()).unwrap(), sessions.begin(other).unwrap());
+        revoked.revoked.cancel();
+        assert!(sessions.find(&one).is_none());
+        assert!(sessions.find(&kept).is_some());
+    }
+
+    #[tokio::test]
     async fn a_notice_is_shown_once() {
         let sessions = Sessions::default();
-        let session = sessions.find(&sessions.begin().unwrap()).unwrap();
+        let session = sessions.find(&sessions.begin(caller()).unwrap()).unwrap();
         session.set_notice(Notice { text: "done".to_owned(), secret: None });
         assert_eq!(session.take_notice().map(|notice| notice.text), Some("done".to_owned()));
         assert!(session.take_notice().is_none());

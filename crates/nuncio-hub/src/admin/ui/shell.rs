@@ -15,6 +15,8 @@ pub(super) struct Shell {
     pub(super) theme: Theme,
     pub(super) form_token: String,
     pub(super) is_signed_in: bool,
+    /// The session is of an operator, not of a viewer.
+    pub(super) is_operator: bool,
     pub(super) notice: Option<Notice>,
     /// The address of the page, to return to.
     pub(super) here: String,
@@ -77,7 +79,6 @@ pub(super) enum Area {
     Tasks,
     Agents,
     Deliveries,
-    Try,
     Access,
     Trail,
     Config,
@@ -86,12 +87,11 @@ pub(super) enum Area {
 
 impl Area {
     /// The entries of the navigation: the area, its path and its name.
-    pub(super) const ALL: [(Self, &'static str, &'static str); 9] = [
+    pub(super) const ALL: [(Self, &'static str, &'static str); 8] = [
         (Self::Overview, "/ui", "Overview"),
         (Self::Tasks, "/ui/tasks", "Tasks"),
         (Self::Agents, "/ui/agents", "Agents"),
         (Self::Deliveries, "/ui/deliveries", "Deliveries"),
-        (Self::Try, "/ui/try", "Try"),
         (Self::Access, "/ui/access", "Access"),
         (Self::Trail, "/ui/trail", "Trail"),
         (Self::Config, "/ui/config", "Configuration"),

@@ -70,7 +70,8 @@ pub(super) async fn page(visit: Visit, Path(id): Path<String>) -> Answer {
         groups: groups(&details.timeline),
         shows_content,
         webhooks: details.webhooks,
-        upstream: details.upstream.map(|memo| show::json(&memo, MAX_MEMO_CHARS)),
+        // It may quote the content.
+        upstream: details.upstream.filter(|_| shows_content).map(|memo| show::json(&memo, MAX_MEMO_CHARS)),
         previous: after.is_some(),
         next: details.next.map(|next| visit.with(&[("after", Some(&next.to_string()))])),
         task: details.task.into(),
@@ -105,7 +106,7 @@ pub(super) async fn show_content(visit: Visit, Path(id): Path<String>, form: For
         session.close(&id);
     } else {
         exists(&visit, &id).await?;
-        visit.state().note(What::ContentShown, id.clone(), None);
+        visit.note(What::ContentShown, &id)?;
         session.open(&id);
     }
     Ok(Redirect::to(&path(&id)).into_response())
@@ -119,7 +120,7 @@ async fn exists(visit: &Visit, id: &str) -> Result<(), AdminProblem> {
 /// Everything that is stored about a task, content included, as a file.
 pub(super) async fn export(visit: Visit, Path(id): Path<String>) -> Answer {
     exists(&visit, &id).await?;
-    visit.state().note(What::ContentShown, id.clone(), None);
+    visit.note(What::ContentShown, &id)?;
     let mut after = None;
     let mut events = Vec::new();
     let mut last = loop {

@@ -28,7 +28,8 @@ const PAGE_SIZE: usize = 100;
 const FIELDS: [&str; 7] = ["agent", "state", "principal", "context", "id", "since", "before"];
 
 /// Maximum length of the ids in a row; the whole id is in the link.
-const MAX_ID_CHARS: usize = 64;
+const MAX_ID_CHARS: usize = 40;
+const MAX_CONTEXT_CHARS: usize = 18;
 
 /// A row of a list of tasks.
 pub(super) struct TaskRow {
@@ -56,7 +57,7 @@ impl From<TaskSummary> for TaskRow {
             agent: task.agent,
             principal: show::cell(task.principal.as_deref().unwrap_or("anonymous")),
             context_path: format!("/ui/contexts/{}", show::segment(&task.context_id)),
-            context: show::text(&task.context_id, MAX_ID_CHARS),
+            context: show::text(&task.context_id, MAX_CONTEXT_CHARS),
             state: show::state(task.state),
             since: task.since.to_string(),
             last_event: task.last_event_id,

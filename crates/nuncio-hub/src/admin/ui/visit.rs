@@ -16,7 +16,12 @@ use super::{
     session::{Notice, Session},
     shell::{Area, Shell, Theme},
 };
-use crate::admin::{AdminState, api::Route, endpoint::Reply, problem::AdminProblem};
+use crate::admin::{
+    AdminState,
+    api::{Role, Route, What},
+    endpoint::{self, Reply},
+    problem::AdminProblem,
+};
 
 /// A request for a page, with its session if it has one.
 #[derive(Clone)]
@@ -102,7 +107,20 @@ impl Visit {
         R: Route,
         F: Future<Output = Result<Reply<R::Answer>, AdminProblem>>,
     {
-        crate::admin::endpoint::call(self.state(), handler, request).await
+        let session = self.session().ok_or_else(AdminProblem::signed_out)?;
+        endpoint::call(self.state(), session.caller(), handler, request).await
+    }
+
+    /// Leaves a row in the trail for something that only operators may do.
+    pub(super) fn note(&self, what: What, subject: &str) -> Result<(), AdminProblem> {
+        let caller = self.session().ok_or_else(AdminProblem::signed_out)?.caller();
+        match caller.role {
+            Role::Viewer => Err(AdminProblem::viewer()),
+            Role::Operator => {
+                self.state().note(what, subject.to_owned(), None, caller.name.as_deref());
+                Ok(())
+            }
+        }
     }
 
     /// The frame of a page with this title.
@@ -114,6 +132,7 @@ impl Visit {
             theme: self.theme,
             form_token: session.map(|session| session.form_token().to_owned()).unwrap_or_default(),
             is_signed_in: session.is_some(),
+            is_operator: session.is_some_and(|session| session.caller().role == Role::Operator),
             // A refresh must not take what the next page is to show.
             notice: session.filter(|_| !self.is_live).and_then(Session::take_notice),
             here: self.here(),

@@ -212,7 +212,7 @@ impl Remote {
     /// Opens the link and fetches the card within [`START_TIMEOUT`].
     async fn new(settings: &Upstream, desired: &config::Agent, factory: &AgentFactory) -> Result<Self> {
         let name: Arc<str> = (&*desired.name).into();
-        let probe = Arc::new(Probe::default());
+        let probe = Arc::new(Probe::of(&name, &factory.telemetry.events));
         let link = Link::open(&name, settings.clone(), Arc::clone(&probe), factory.callers.share().clone())?;
         let parts = RemoteParts {
             name,

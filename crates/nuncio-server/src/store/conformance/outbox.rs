@@ -66,7 +66,13 @@ fn owed(leases: &Leases) -> Vec<(&str, Vec<u64>)> {
 }
 
 fn attempt(when: i64, status: u16) -> Attempt {
-    Attempt { at: at(when), took: 7, status: Some(status), error: (status != 200).then(|| "no".into()) }
+    Attempt {
+        at: at(when),
+        took: 7,
+        status: Some(status),
+        cause: None,
+        error: (status != 200).then(|| "no".into()),
+    }
 }
 
 fn outcome(seq: u64, state: DeliveryState, attempt: Attempt) -> DeliveryOutcome {
@@ -372,7 +378,8 @@ pub async fn what_is_done_is_not_undone_by_a_late_word(store: Arc<dyn Store>) {
 pub async fn deliveries_are_listed_in_pages(store: Arc<dyn Store>) {
     let other = Arc::new(Scope { agent: "other".into(), ..(*scope("ann")).clone() });
     for (name, scope) in [("a", &scope("ann")), ("b", &scope("bob")), ("c", &other)] {
-        let mut writer = begin(&store, scope, &format!("t-{name}"), hook(name, "x:1")).await;
+        let target = if name == "b" { "y:1" } else { "x:1" };
+        let mut writer = begin(&store, scope, &format!("t-{name}"), hook(name, target)).await;
         tell(&mut writer, 2).await;
         tell(&mut writer, 3).await;
     }
@@ -407,6 +414,12 @@ pub async fn deliveries_are_listed_in_pages(store: Arc<dyn Store>) {
             "c-3 c-2 c-1 b-3 a-3 a-2 a-1",
         ),
         (DeliveryQuery { since: Some(at(3)), ..all.clone() }, "c-3 b-3 a-3"),
+        (DeliveryQuery { target: Some("y:1".into()), ..all.clone() }, "b-3 b-2 b-1"),
+        (
+            DeliveryQuery { target: Some("x:1".into()), task_id: Some(TaskId::from("t-a")), ..all.clone() },
+            "a-3 a-2 a-1",
+        ),
+        (DeliveryQuery { target: Some("x".into()), ..all.clone() }, ""),
         (DeliveryQuery { id: DeliveryId::parse("b-3"), ..all.clone() }, "b-3"),
         (DeliveryQuery { id: DeliveryId::parse("b-9"), ..all.clone() }, ""),
     ];

@@ -313,6 +313,7 @@ impl MemoryInner {
                 && after.as_ref().is_none_or(|after| id < *after)
                 && query.agent.as_ref().is_none_or(|agent| *agent == hook.scope.agent)
                 && query.task_id.as_ref().is_none_or(|task| *task == hook.task_id)
+                && query.target.as_ref().is_none_or(|target| *target == hook.webhook.target)
                 && query.state.is_none_or(|state| state == record.state)
                 && query.since.is_none_or(|since| record.since >= since)
         };

@@ -15,7 +15,7 @@ use crate::store::{
     codec::{damaged, millis_from, moment},
 };
 
-/// Parameters: upper bound (two, excluded), lower bound (two), earliest time, agent, number of rows; then the
+/// Parameters: upper bound (two, excluded), lower bound (two), earliest time, agent, number of rows, target; then the
 /// values of the filter.
 macro_rules! page {
     ($filter:literal) => {
@@ -24,7 +24,7 @@ macro_rules! page {
             "d.attempts, d.recent, CASE WHEN d.state = 0 AND w.holder IS NULL THEN w.due_at END ",
             "FROM deliveries d JOIN webhooks w ON w.uid = d.webhook JOIN scopes s ON s.id = w.scope ",
             "WHERE (d.webhook, d.seq) < ($1, $2) AND (d.webhook, d.seq) >= ($3, $4) AND d.since >= $5 ",
-            "AND ($6::text IS NULL OR w.agent = $6) ",
+            "AND ($6::text IS NULL OR w.agent = $6) AND ($8::text IS NULL OR w.target = $8) ",
             $filter,
             " ORDER BY d.webhook DESC, d.seq DESC LIMIT $7"
         )
@@ -35,7 +35,7 @@ const PAGE: &str = page!("");
 const PAGE_PENDING: &str = page!("AND d.state = 0");
 const PAGE_DELIVERED: &str = page!("AND d.state = 1");
 const PAGE_DEAD: &str = page!("AND d.state = 2");
-const PAGE_OF_TASK: &str = page!("AND w.task = $8 AND ($9::smallint IS NULL OR d.state = $9)");
+const PAGE_OF_TASK: &str = page!("AND w.task = $9 AND ($10::smallint IS NULL OR d.state = $10)");
 
 const BACKLOG: &str = "SELECT count(*), min(since) FROM deliveries WHERE state = 0";
 
@@ -78,11 +78,11 @@ pub(super) async fn list(
     let before = query.after.as_ref().map(place).into_iter().chain(beyond_it).min();
     let before = before.unwrap_or((BEYOND.to_owned(), i64::MAX));
     let since = query.since.map_or(i64::MIN, millis_from);
-    let agent = query.agent.as_deref().map(text);
+    let (agent, target) = (query.agent.as_deref().map(text), query.target.as_deref().map(text));
     let limit = i64::try_from(query.limit.saturating_add(1)).unwrap_or(i64::MAX);
     let (task, state) = (query.task_id.as_ref().map(|id| text(id.as_str())), query.state.map(|s| s.code()));
     let mut params: Vec<&(dyn ToSql + Sync)> =
-        vec![&before.0, &before.1, &from.0, &from.1, &since, &agent, &limit];
+        vec![&before.0, &before.1, &from.0, &from.1, &since, &agent, &limit, &target];
     let sql = match query.state {
         _ if task.is_some() => PAGE_OF_TASK,
         None => PAGE,

@@ -108,6 +108,9 @@ fn filter(query: &DeliveryQuery) -> Filter {
     if let Some(task_id) = &query.task_id {
         filter.and("tasks.id = ?", task_id.as_str().to_owned());
     }
+    if let Some(target) = &query.target {
+        filter.and("target = ?", Arc::clone(target));
+    }
     match query.state {
         Some(DeliveryState::Pending) => {
             filter

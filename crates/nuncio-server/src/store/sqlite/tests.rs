@@ -112,7 +112,7 @@ async fn lease(store: &dyn Store) -> Vec<Leased> {
 
 /// Settles a delivery, and releases its webhook.
 async fn settle(store: &dyn Store, uid: &str, seq: u64, state: DeliveryState) {
-    let attempt = Attempt { at: at(9), took: 1, status: Some(503), error: Some("no".into()) };
+    let attempt = Attempt { at: at(9), took: 1, status: Some(503), cause: None, error: Some("no".into()) };
     let outcomes = vec![DeliveryOutcome { seq: Seq(seq), state, attempt }];
     let settled = Settled { webhook: uid.into(), outcomes, then: Then::Release(at(9)) };
     store.settle(vec![settled]).await.unwrap();

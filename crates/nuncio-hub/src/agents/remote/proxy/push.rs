@@ -409,7 +409,7 @@ impl Proxy {
             Ok(answer) if answer.status.is_success() => Handed::Taken,
             Ok(answer) if answer.retry_after.is_some() => Handed::NotTaken(StatusCode::SERVICE_UNAVAILABLE),
             Ok(_) => Handed::NotTaken(StatusCode::BAD_GATEWAY),
-            Err(Failure::Blocked(why) | Failure::Failed(why)) => {
+            Err(Failure::Blocked(why) | Failure::Failed(_, why)) => {
                 tracing::info!(agent = &*self.name, %why, "a receiver did not accept a notification");
                 Handed::NotTaken(StatusCode::BAD_GATEWAY)
             }

@@ -43,7 +43,7 @@ pub(super) fn owed(leases: &Leases) -> Vec<(String, Vec<u64>)> {
 }
 
 fn outcome(seq: Seq, state: DeliveryState) -> DeliveryOutcome {
-    let attempt = Attempt { at: at(1), took: 1, status: Some(200), error: None };
+    let attempt = Attempt { at: at(1), took: 1, status: Some(200), cause: None, error: None };
     DeliveryOutcome { seq, state, attempt }
 }
 

@@ -50,7 +50,7 @@ fn some_outcome(dice: &mut Dice, leased: &Leased, now: i64) -> Settled {
     let mut outcome = |seq| DeliveryOutcome {
         seq,
         state: dice.one_of(&DeliveryState::ALL),
-        attempt: Attempt { at: at(now), took: 1, status: Some(500), error: None },
+        attempt: Attempt { at: at(now), took: 1, status: Some(500), cause: None, error: None },
     };
     let outcomes = leased.owed.iter().take(tried).map(|owed| outcome(owed.seq)).collect();
     let then = match dice.roll(6) {
