@@ -1,6 +1,7 @@
 //! The command line, as clap parses it.
 
 mod admin;
+mod admin_token;
 mod agent;
 mod audit;
 mod config;
@@ -13,6 +14,7 @@ mod listen;
 mod options;
 mod push;
 mod tools;
+mod top;
 mod trail;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
@@ -27,6 +29,7 @@ use url::Url;
 
 pub(crate) use self::{
     admin::{Admin, DEFAULT_ADMIN},
+    admin_token::AdminTokenCommand,
     agent::{AgentCommand, Change},
     audit::{Audit, FailOn},
     config::{Check, ConfigCommand, Init, Serve},
@@ -39,6 +42,7 @@ pub(crate) use self::{
     options::Options,
     push::{PushCommand, Webhook},
     tools::{Completion, Healthcheck, Man},
+    top::Top,
     trail::Trail,
 };
 use crate::{exit, output::Format};
@@ -131,11 +135,16 @@ pub(crate) enum Command {
     /// Create, list, rotate and revoke the API keys of a hub.
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Create, list and revoke tokens for the administration of a hub.
+    #[command(subcommand)]
+    AdminToken(AdminTokenCommand),
+    /// Watch a hub: its agents, tasks, calls and deliveries, and its events as they happen.
+    Top(Top),
     /// List the audit trail of a hub: refused calls and changes by administration.
     Trail(Trail),
     /// Erase all tasks and replies of a caller from a hub, irrevocably.
     Erase(Erase),
-    /// List the webhook deliveries of a hub, and retry them.
+    /// List the webhook deliveries of a hub, retry them, and pause their hosts.
     #[command(subcommand)]
     Delivery(DeliveryCommand),
     /// Show, verify and sign agent cards.

@@ -28,6 +28,7 @@ mod shutdown;
 mod store;
 mod stories;
 mod tenants;
+mod top;
 mod webhooks;
 mod wrong_input;
 

@@ -15,6 +15,7 @@ use super::{
         Interface, ListAgents, NewAgent, RefreshAgent, RemoveAgent, ShowAgent, ShowAgentHealth, TaskMode,
     },
     endpoint::Reply,
+    observed,
     problem::AdminProblem,
 };
 use crate::{
@@ -45,8 +46,9 @@ async fn details(state: &AdminState, name: &str) -> Result<Reply<AgentDetails>, 
     let card = serde_json::to_value(&*agent.shown().card).map_err(|_| AdminProblem::internal())?;
     let upstream_card = agent.upstream().and_then(|upstream| upstream.card());
     let volatile = state.is_volatile;
-    let reply =
-        Reply::new(AgentDetails { agent: shown(&agent, wanted.as_ref()), volatile, card, upstream_card });
+    let observed = observed::observed(state, &agent);
+    let agent = shown(&agent, wanted.as_ref());
+    let reply = Reply::new(AgentDetails { agent, volatile, card, upstream_card, observed });
     Ok(match wanted.and_then(|wanted| wanted.given) {
         Some((_, version)) => reply.version(version),
         None => reply,

@@ -15,6 +15,7 @@ mod endpoint;
 mod events;
 mod health;
 mod keys;
+mod observed;
 mod openapi;
 mod problem;
 mod query;

@@ -5,7 +5,7 @@ use std::{path::Path, process::ExitCode};
 use anyhow::Result;
 use nuncio_hub::admin::api::{
     AddAgent, AddedAgent, Agent, AgentDetails, AgentHealth, AgentSettings, ChangeAgent, Interface,
-    ListAgents, NewAgent, RefreshAgent, RemoveAgent, ShowAgent, TaskMode,
+    ListAgents, NewAgent, ObservedCapability, RefreshAgent, RemoveAgent, ShowAgent, TaskMode,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -195,7 +195,25 @@ fn show(details: &AgentDetails, format: Format) -> Result<()> {
         ("description", Some(agent.description.clone())),
         ("called by", agent.speaks.as_ref().map(interface)),
         ("interfaces", Some(agent.interfaces.iter().map(interface).collect::<Vec<_>>().join(", "))),
-    ])
+    ])?;
+    details.observed.iter().try_for_each(|capability| output::row(&observed(capability)))
+}
+
+/// A capability as the card declares it and as the agent's answers show it.
+fn observed(capability: &ObservedCapability) -> String {
+    let declared = match capability.declared {
+        Some(true) => "declared, ",
+        Some(false) => "not declared, ",
+        None => "",
+    };
+    format!(
+        "{:<17}  {declared}observed: {} ({} answered, {} refused, {} failed)",
+        word(capability.capability),
+        word(capability.observed),
+        capability.answered,
+        capability.refused,
+        capability.failed
+    )
 }
 
 fn interface(interface: &Interface) -> String {

@@ -1,6 +1,7 @@
 //! The commands, a file each.
 
 mod admin;
+mod admin_token;
 mod agent;
 mod audit;
 mod card;
@@ -21,6 +22,7 @@ mod signals;
 mod store;
 mod target;
 mod task;
+mod top;
 mod trail;
 mod version;
 
@@ -56,6 +58,8 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         Command::Push(command) => push::run(command, format).await,
         Command::Agent(command) => agent::run(command, format).await,
         Command::Key(command) => key::run(command, format).await,
+        Command::AdminToken(command) => admin_token::run(command, format).await,
+        Command::Top(top) => Box::pin(top::run(top, format)).await,
         Command::Trail(trail) => trail::run(trail, format).await,
         Command::Erase(erase) => erase::run(erase, format).await,
         Command::Config(command) => config::run(command, format).await,
