@@ -8,14 +8,14 @@ use std::{
     time::Duration,
 };
 
-use nuncio_protocol::{TaskState, Timestamp};
+use nuncio_protocol::{TaskState, Timestamp, op::Op};
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::{
     clock,
     gauges::{Gauges, Stored},
-    telemetry::{AgentTotals, CallTotals, Metrics},
+    telemetry::{AgentTotals, CallTotals, Metrics, OpTotals},
 };
 
 /// The interval of samples of calls.
@@ -109,6 +109,14 @@ impl Samples {
     /// The calls of each agent until now.
     pub(crate) fn totals(&self) -> BTreeMap<Arc<str>, AgentTotals> {
         self.metrics.totals()
+    }
+
+    /// The answers of a remote agent to calls of this operation: to those of the hub, or in proxy mode of callers.
+    pub(crate) fn observed(&self, agent: &str, op: Op, is_proxied: bool) -> OpTotals {
+        match is_proxied {
+            true => self.metrics.outcomes(agent, op),
+            false => self.metrics.upstream_totals(agent, op),
+        }
     }
 
     /// Takes samples for as long as it is polled.

@@ -2,6 +2,7 @@
 
 mod access;
 mod admin;
+mod admin_token;
 mod agent;
 mod audit;
 mod config;
@@ -17,6 +18,7 @@ mod mailbox;
 mod options;
 mod push;
 mod tools;
+mod top;
 mod trail;
 mod ui;
 
@@ -33,6 +35,7 @@ use url::Url;
 pub(crate) use self::{
     access::{AccessCaller, AccessCommand},
     admin::{Admin, DEFAULT_ADMIN},
+    admin_token::AdminTokenCommand,
     agent::{AgentCommand, Change},
     audit::{Audit, AuditReports, FailOn},
     config::{Check, ConfigCommand, Init, Serve},
@@ -48,6 +51,7 @@ pub(crate) use self::{
     options::Options,
     push::{PushCommand, Webhook},
     tools::{Completion, Healthcheck, Man},
+    top::Top,
     trail::Trail,
     ui::Ui,
 };
@@ -152,12 +156,18 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Mailbox(MailboxCommand),
     /// List, accept, decline and block the callers of agents that ask for consent.
+    #[command(subcommand)]
     Access(AccessCommand),
+    /// Create, list and revoke tokens for the administration of a hub.
+    #[command(subcommand)]
+    AdminToken(AdminTokenCommand),
+    /// Watch a hub: its agents, tasks, calls and deliveries, and its events as they happen.
+    Top(Top),
     /// List the audit trail of a hub: refused calls and changes by administration.
     Trail(Trail),
     /// Erase all tasks and replies of a caller from a hub, irrevocably.
     Erase(Erase),
-    /// List the webhook deliveries of a hub, and retry them.
+    /// List the webhook deliveries of a hub, retry them, and pause their hosts.
     #[command(subcommand)]
     Delivery(DeliveryCommand),
     /// Show, verify and sign agent cards.

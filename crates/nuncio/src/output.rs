@@ -72,6 +72,46 @@ fn raw_line(text: &str) -> Result<()> {
     Ok(())
 }
 
+/// Draws lines from the top of the terminal, each cut to its width by the terminal, and clears the rest.
+pub(crate) fn frame(lines: &[String]) -> Result<()> {
+    const HOME: &str = "\u{1b}[H";
+    const CLEAR_LINE: &str = "\u{1b}[K";
+    const CLEAR_BELOW: &str = "\u{1b}[J";
+    let mut frame = String::from(HOME);
+    for line in lines {
+        frame.push_str(&escaped(line, breaks_row));
+        frame.push_str(CLEAR_LINE);
+        frame.push_str("\r\n");
+    }
+    frame.push_str(CLEAR_BELOW);
+    let mut out = std::io::stdout().lock();
+    out.write_all(frame.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// The terminal's second screen, without line wrap and cursor. The first one is back when this is dropped.
+pub(crate) struct Screen(());
+
+impl Screen {
+    pub(crate) fn open() -> Self {
+        Self::write("\u{1b}[?1049h\u{1b}[?7l\u{1b}[?25l");
+        Self(())
+    }
+
+    fn write(codes: &str) {
+        let mut out = std::io::stdout();
+        // Fails only if the terminal has gone.
+        let _ = out.write_all(codes.as_bytes()).and_then(|()| out.flush());
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        Self::write("\u{1b}[?25h\u{1b}[?7h\u{1b}[?1049l");
+    }
+}
+
 /// Prints bytes unchanged.
 pub(crate) fn bytes(bytes: &[u8]) -> Result<()> {
     std::io::stdout().write_all(bytes)?;

@@ -31,6 +31,7 @@ mod store;
 mod stories;
 mod tenants;
 mod tools;
+mod top;
 mod webhooks;
 mod wrong_input;
 

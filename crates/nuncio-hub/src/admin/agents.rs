@@ -15,6 +15,7 @@ use super::{
         Interface, ListAgents, NewAgent, RefreshAgent, RemoveAgent, ShowAgent, ShowAgentHealth, TaskMode,
     },
     endpoint::Reply,
+    observed,
     problem::AdminProblem,
 };
 use crate::{
@@ -46,8 +47,8 @@ async fn details(state: &AdminState, name: &str) -> Result<Reply<AgentDetails>, 
     let upstream_card = agent.upstream().and_then(|upstream| upstream.card());
     let volatile = state.is_volatile;
     let audits = state.audits.summaries(name).await;
-    let agent = shown(&agent, wanted.as_ref());
-    let reply = Reply::new(AgentDetails { agent, volatile, card, upstream_card, audits });
+    let observed = observed::observed(state, &agent);
+    let reply = Reply::new(AgentDetails { agent, volatile, card, upstream_card, audits, observed });
     Ok(match wanted.and_then(|wanted| wanted.given) {
         Some((_, version)) => reply.version(version),
         None => reply,

@@ -33,7 +33,7 @@ pub(super) async fn list(
     let query = DeliveryQuery {
         agent: agent.map(Into::into),
         task_id: task.map(Into::into),
-        target: host.map(Into::into),
+        target: host.as_deref().map(delivery_hosts::target).transpose()?.map(Into::into),
         state: in_state.map(Into::into),
         since,
         limit,

@@ -150,7 +150,7 @@ fn push(state: &AdminState) -> Result<&Push, AdminProblem> {
 }
 
 /// The target of this text: a host, a host with a port, or a URL.
-fn target(text: &str) -> Result<String, AdminProblem> {
+pub(super) fn target(text: &str) -> Result<String, AdminProblem> {
     let url = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
     let url = Url::parse(&url).ok();
     let host = url.as_ref().and_then(Url::host).filter(|host| !matches!(host, Host::Domain("")));

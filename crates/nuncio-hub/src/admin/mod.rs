@@ -20,6 +20,7 @@ mod health;
 mod invitations;
 mod keys;
 mod mailboxes;
+mod observed;
 mod openapi;
 mod problem;
 mod query;

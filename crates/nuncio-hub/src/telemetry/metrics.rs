@@ -21,6 +21,8 @@ use nuncio_server::{
     store::{DeliveryState, Settled, StoreOp, Watch},
 };
 use parking_lot::Mutex;
+
+use super::observed::{OpTotals, UpstreamCells};
 use prometheus_client::{
     encoding::text,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
@@ -183,6 +185,8 @@ pub(crate) struct Metrics {
     reloads: CounterFamily<1>,
     /// The handles of each agent by name. An agent that is served anew goes on with those of the one before.
     pub(super) agents: Mutex<BTreeMap<Arc<str>, Arc<AgentCells>>>,
+    /// The answers of each remote agent by name.
+    upstreams: Mutex<BTreeMap<Arc<str>, Arc<UpstreamCells>>>,
 }
 
 impl fmt::Debug for Metrics {
@@ -282,6 +286,7 @@ impl Default for Metrics {
             ready,
             reloads,
             agents: Mutex::default(),
+            upstreams: Mutex::default(),
         }
     }
 }
@@ -325,6 +330,16 @@ impl Metrics {
             Arc::new(AgentCells::new(self.streams.get_or_create_owned(&labels(&STREAMS, [&name]))))
         });
         AgentMetrics { cells: Arc::clone(cells), metrics: Arc::clone(self), name }
+    }
+
+    /// The counters of the answers of this remote agent.
+    pub(super) fn upstream(&self, agent: &Arc<str>) -> Arc<UpstreamCells> {
+        Arc::clone(self.upstreams.lock().entry(Arc::clone(agent)).or_default())
+    }
+
+    /// The answers of this remote agent to the hub's own calls.
+    pub(crate) fn upstream_totals(&self, agent: &str, op: Op) -> OpTotals {
+        self.upstreams.lock().get(agent).map(|cells| cells.totals(op)).unwrap_or_default()
     }
 
     /// Counts a response by its status.

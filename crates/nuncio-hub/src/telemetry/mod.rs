@@ -1,12 +1,13 @@
 //! Telemetry of the hub: metrics, traces, and the fields that relate lines of the log.
 //!
 //! Reading order: `metrics` has the table of all metrics, `totals` reads them back, `calls` counts and traces the calls of each agent,
-//! `outbound` traces calls to other services, `traces` exports spans, `request` gives each request its id and
+//! `outbound` traces calls to other services and `observed` counts their answers, `traces` exports spans, `request` gives each request its id and
 //! its log line.
 
 mod calls;
 mod metrics;
 mod models;
+mod observed;
 mod outbound;
 mod request;
 mod totals;
@@ -22,10 +23,11 @@ pub(crate) use self::models::{ModelRequest, ModelSpan};
 pub(crate) use self::{
     calls::CallTelemetry,
     metrics::{LeaseEnd, Metrics, Translations},
+    observed::OpTotals,
     request::Requests,
     totals::{AgentTotals, CallTotals},
 };
-use self::{outbound::Outbound, traces::Traces};
+use self::{observed::ObservedService, outbound::Outbound, traces::Traces};
 use crate::{config, events::EventLog};
 
 /// The metrics, the events and the traces of a hub.
@@ -47,13 +49,15 @@ impl HubTelemetry {
         Arc::new(CallTelemetry { metrics: self.metrics.agent(agent), traces: self.traces.clone() })
     }
 
-    /// Wraps a remote service that this agent calls, so that each call is a span below `parent`.
+    /// Wraps a remote service that this agent calls, so that each answer is counted and each call is a span below
+    /// `parent`.
     pub(crate) fn outbound(
         &self,
         agent: &Arc<str>,
         parent: Option<&TraceContext>,
         service: Arc<dyn A2aService>,
     ) -> Arc<dyn A2aService> {
+        let service = Arc::new(ObservedService { cells: self.metrics.upstream(agent), service });
         let Some(traces) = self.traces.clone() else { return service };
         Arc::new(Outbound { traces, agent: Arc::clone(agent), parent: parent.cloned(), service })
     }

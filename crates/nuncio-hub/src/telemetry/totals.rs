@@ -3,14 +3,17 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, OnceLock, atomic::Ordering},
     time::Duration,
 };
 
-use nuncio_protocol::{Binding, ErrorKind, Timestamp, Version};
+use nuncio_protocol::{Binding, ErrorKind, Fault, Timestamp, Version, op::Op};
 use prometheus_client::metrics::counter::Counter;
 
-use super::metrics::{AgentCells, BINDINGS, Metrics, SECONDS};
+use super::{
+    metrics::{AgentCells, BINDINGS, Metrics, SECONDS},
+    observed::{OpTotals, Shown},
+};
 
 /// The HTTP status from which an error is no fault of the caller.
 const FIRST_FAILURE: u16 = 500;
@@ -42,10 +45,33 @@ impl Metrics {
     }
 }
 
+impl Metrics {
+    /// The outcomes of the calls of one operation to an agent; of an agent in proxy mode they are its own answers.
+    pub(crate) fn outcomes(&self, agent: &str, op: Op) -> OpTotals {
+        self.agents.lock().get(agent).map(|cells| cells.outcomes(op)).unwrap_or_default()
+    }
+}
+
 impl AgentCells {
+    fn outcomes(&self, op: Op) -> OpTotals {
+        let row = Version::ALL.len() * BINDINGS;
+        let mut totals = OpTotals::default();
+        for cell in self.cells[op as usize * row..][..row].iter().filter_map(OnceLock::get) {
+            totals.answered += count(&cell.ok);
+            for (row, counter) in ErrorKind::TABLE.iter().zip(&cell.errors) {
+                let fault = if row.http >= FIRST_FAILURE { Fault::Upstream } else { Fault::Caller };
+                *match Shown::of(row.kind, fault) {
+                    Shown::Answered => &mut totals.answered,
+                    Shown::Refused => &mut totals.refused,
+                    Shown::Failed => &mut totals.failed,
+                } += count(counter);
+            }
+        }
+        totals
+    }
+
     fn totals(&self) -> AgentTotals {
         let mut calls = CallTotals::default();
-        let count = |counter: &std::sync::OnceLock<Counter>| counter.get().map_or(0, Counter::get);
         for (at, cell) in self.cells.iter().enumerate() {
             let Some(cell) = cell.get() else { continue };
             let (ok, abandoned) = (count(&cell.ok), count(&cell.abandoned));
@@ -69,6 +95,10 @@ impl AgentCells {
             last_call: last_call.and_then(Timestamp::from_millis),
         }
     }
+}
+
+fn count(counter: &OnceLock<Counter>) -> u64 {
+    counter.get().map_or(0, Counter::get)
 }
 
 impl CallTotals {
@@ -147,7 +177,7 @@ impl CallTotals {
 mod tests {
     use nuncio_protocol::op::Op;
 
-    use super::{super::metrics::CallOutcome, *};
+    use super::{super::metrics::CallOutcome, super::metrics::Outcome, *};
 
     #[test]
     fn totals_are_the_calls_that_were_counted() {
@@ -183,6 +213,11 @@ mod tests {
         let mut both = now.clone();
         both.add(&before);
         assert_eq!(both.calls(), 11);
+        assert_eq!(
+            metrics.outcomes("echo", Op::GetTask),
+            OpTotals { answered: 3, refused: 0, failed: 1 },
+            "an abandoned call shows nothing"
+        );
     }
 
     #[test]

@@ -134,7 +134,8 @@ fn names(list: &Value) -> Vec<&str> {
 async fn whatever_can_be_read_is_as_the_document_says() {
     let api = Api::start("read").await;
     for (path, methods) in api.document["paths"].as_object().unwrap() {
-        if methods.get("get").is_none() || path.contains('{') {
+        // A stream has no end.
+        if methods.get("get").is_none() || path.contains('{') || path == "/events" {
             continue;
         }
         let told = api.get(path).await;
@@ -469,4 +470,105 @@ async fn tasks_are_found_by_context_age_and_the_beginning_of_their_id() {
         let told = api.get(&format!("/tasks?{query}")).await;
         assert_eq!(told.body["tasks"].as_array().unwrap().len(), expected, "{query}: {told:?}");
     }
+}
+
+/// The next event of a stream, held to the document; heartbeats are skipped.
+async fn event(api: &Api, stream: &mut reqwest::Response) -> Value {
+    within("an event", async {
+        loop {
+            let chunk = stream.chunk().await.unwrap().expect("the stream goes on");
+            let text = String::from_utf8(chunk.to_vec()).unwrap();
+            let Some((id, data)) =
+                text.trim_end().strip_prefix("id: ").and_then(|text| text.split_once("\ndata: "))
+            else {
+                continue;
+            };
+            let data = data.split('\n').next().unwrap();
+            let event: Value = serde_json::from_str(data).unwrap();
+            let schema =
+                &api.document["paths"]["/events"]["get"]["responses"]["200"]["content"]["text/event-stream"];
+            check(&event, &schema["schema"], &api.document).unwrap_or_else(|why| panic!("{event}: {why}"));
+            assert_eq!(event["cursor"], id);
+            return event;
+        }
+    })
+    .await
+}
+
+/// Follows the events with this token, after this cursor.
+async fn follow(api: &Api, token: &str, last: Option<&str>) -> reqwest::Response {
+    let mut request = api.client.get(format!("{}/events", api.base)).bearer_auth(token);
+    if let Some(last) = last {
+        request = request.header("last-event-id", last);
+    }
+    let response = within("the stream", request.send()).await.unwrap();
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    response
+}
+
+#[tokio::test]
+async fn events_tell_of_changes_and_a_reader_goes_on_where_it_stopped() {
+    let api = Api::start("events").await;
+    let mut stream = follow(&api, &api.token, None).await;
+    let task = api.task("echo", "a secret").await;
+    let mut last = json!({});
+    while last["state"] != "TASK_STATE_COMPLETED" {
+        last = event(&api, &mut stream).await;
+        assert_eq!(
+            (&last["kind"], &last["agent"], &last["taskId"]),
+            (&json!("task"), &json!("echo"), &task["id"])
+        );
+        assert!(!last.to_string().contains("secret"), "{last}");
+    }
+    drop(stream);
+    api.ask("POST", "/keys", "/keys", Some(json!({ "name": "k" }))).await;
+    let mut stream = follow(&api, &api.token, last["cursor"].as_str()).await;
+    let key = event(&api, &mut stream).await;
+    assert_eq!((&key["kind"], &key["change"]), (&json!("key"), &json!("key-created")));
+    let mut stream = follow(&api, &api.token, Some("0000000000000000-7")).await;
+    let reset = event(&api, &mut stream).await;
+    assert_eq!((&reset["kind"], reset["cursor"].is_string()), (&json!("reset"), true));
+}
+
+#[tokio::test]
+async fn a_viewer_reads_everything_but_content_and_changes_nothing() {
+    let mut api = Api::start("viewer").await;
+    let (operator, task) = (api.token.clone(), api.task("echo", "a secret").await);
+    let create = |name: &str, role: &str| json!({ "name": name, "role": role });
+    let path = "/admin-tokens";
+    let made = api.ask("POST", path, path, Some(create("wall", "viewer"))).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    api.ask("POST", path, path, Some(create("wall", "viewer"))).await.says(409, "already");
+    api.ask("POST", path, path, Some(create("", "viewer"))).await.says(400, "name: expected");
+    api.send(Method::POST, path, Some(&create("x", "root")), None).await.says(400, "unknown variant");
+    let task = format!("/tasks/{}?content=true", task["id"].as_str().unwrap());
+    assert!(api.send(Method::GET, &task, None, None).await.body.to_string().contains("a secret"));
+
+    api.token = made.body["text"].as_str().unwrap().to_owned();
+    let mut stream = follow(&api, &api.token, None).await;
+    let seen = api.send(Method::GET, &task, None, None).await;
+    assert!(seen.status == 200 && !seen.body.to_string().contains("a secret"), "{seen:?}");
+    assert!(!seen.body["timeline"].as_array().unwrap().is_empty());
+    for (route, methods) in api.document["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys().filter(|method| *method != "get") {
+            let path = route.replace(['{', '}'], "");
+            let method: Method = method.to_uppercase().parse().unwrap();
+            api.send(method, &path, None, None).await.says(403, "of a viewer");
+        }
+    }
+    let mut wrong = api.token.clone();
+    wrong.replace_range(wrong.len() - 1.., if wrong.ends_with('0') { "1" } else { "0" });
+    for token in [wrong.as_str(), "nuncio_viewer_x_y", "nuncio_viewer", ""] {
+        let request = api.client.get(format!("{}/health", api.base)).bearer_auth(token);
+        assert_eq!(within("the answer", request.send()).await.unwrap().status(), 401, "{token}");
+    }
+
+    let viewer = std::mem::replace(&mut api.token, operator);
+    assert_eq!(names(&api.get(path).await.body["tokens"]), ["wall"]);
+    let revoked = api.ask("DELETE", "/admin-tokens/{id}", "/admin-tokens/wall", None).await;
+    assert_eq!(revoked.status, 204);
+    within("the end of the stream", async { while stream.chunk().await.unwrap().is_some() {} }).await;
+    let request = api.client.get(format!("{}/health", api.base)).bearer_auth(viewer);
+    assert_eq!(within("the answer", request.send()).await.unwrap().status(), 401);
+    api.until("/audit", "/audit?what=admin-token-revoked", |page| page["rows"][0]["detail"] == "wall").await;
 }

@@ -90,15 +90,14 @@ impl Dispatcher {
         }
     }
 
-    /// Reads which targets are paused; false if the store does not answer, and then the list is as before.
+    /// Reads which targets are paused; false while the store is down. If it answers with another fault, the list stays
+    /// as it is known: deliveries of others do not wait for its repair.
     async fn read_paused(&mut self) -> bool {
-        let read = self.engine.paused.read(&*self.engine.store).await;
-        if let Err(error) = &read
-            && !std::mem::replace(&mut self.failing, true)
-        {
+        let Err(error) = self.engine.paused.read(&*self.engine.store).await else { return true };
+        if !std::mem::replace(&mut self.failing, true) {
             tracing::error!(%error, "cannot read the paused receivers from the store; trying again");
         }
-        read.is_ok()
+        !error.is_down()
     }
 
     /// Leases webhooks up to the limits; returns the pause until the next lease, `None` to wait for a

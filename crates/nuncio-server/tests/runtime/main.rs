@@ -20,6 +20,7 @@ mod names;
 mod once;
 mod parked;
 mod push;
+mod push_paused;
 mod push_races;
 mod races;
 mod recover;

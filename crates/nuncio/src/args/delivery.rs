@@ -13,6 +13,11 @@ const AGAIN_HELP: &str = "\
 A retried delivery has the full time of a new one before it is given up. Its id stays the same, so that receivers
 recognise duplicates.";
 
+/// The help on pauses.
+const PAUSE_HELP: &str = "\
+The pause is stored: it outlives a restart of the hub. The age of deliveries goes on counting: what is older than
+push.give_up_seconds when the host is resumed gets one more attempt.";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeliveryCommand {
     /// List deliveries to webhooks, the newest webhook first.
@@ -25,6 +30,9 @@ pub(crate) enum DeliveryCommand {
         /// Only deliveries of this task.
         #[arg(long, value_name = "ID")]
         task: Option<String>,
+        /// Only deliveries to this host, as `delivery hosts` shows it.
+        #[arg(long, value_name = "HOST")]
+        host: Option<String>,
         /// Only deliveries in this state.
         #[arg(long, value_enum)]
         state: Option<State>,
@@ -61,6 +69,26 @@ pub(crate) enum DeliveryCommand {
         /// Only deliveries of this agent.
         #[arg(long, value_name = "NAME")]
         agent: Option<String>,
+    },
+    /// List the hosts with pending or dead deliveries, and the causes.
+    Hosts {
+        #[command(flatten)]
+        hub: Admin,
+    },
+    /// Attempt no delivery to a host until it is resumed; its deliveries wait.
+    #[command(after_help = PAUSE_HELP)]
+    Pause {
+        #[command(flatten)]
+        hub: Admin,
+        /// The host, with its port if that is not 443.
+        host: String,
+    },
+    /// Deliver to a paused host again, at once.
+    Resume {
+        #[command(flatten)]
+        hub: Admin,
+        /// The host, with its port if that is not 443.
+        host: String,
     },
 }
 

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::Result;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, header};
-use nuncio_client::Egress;
+use nuncio_client::{Egress, EventAnswer};
 use nuncio_hub::admin::api::{ErrorBody, ErrorDetail, Route};
 use nuncio_protocol::{Error, ErrorKind};
 use url::{Host, Url};
@@ -17,6 +17,8 @@ use crate::{args::Admin, exit};
 const TOKEN: &str = "NUNCIO_ADMIN_TOKEN";
 /// Timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum number of bytes of a refusal that are read.
+const MAX_REFUSAL_BYTES: usize = 64 * 1024;
 
 /// A token and its origin.
 struct Token {
@@ -32,13 +34,53 @@ impl Admin {
 
     /// Like [`Self::call`], with another time for the answer.
     pub(super) async fn call_within<R: Route>(&self, request: &R, timeout: Duration) -> Result<R::Answer> {
+        let token = self.token_or_absent().await?;
+        let response = self.fetch(self.request(request, &token)?, timeout).await?;
+        if response.status().is_success() {
+            self.answer::<R>(&response)
+        } else {
+            Err(self.refusal(response.status(), response.body(), &token))
+        }
+    }
+
+    /// Opens a route that answers a stream; the data of each of its events is an answer of the route.
+    pub(super) async fn follow<R: Route>(&self, request: &R) -> Result<EventAnswer> {
+        let token = self.token_or_absent().await?;
+        let opening = Egress::operator()?;
+        let opening = opening.events(self.request(request, &token)?);
+        let answer = tokio::time::timeout(TIMEOUT, opening).await.unwrap_or_else(|_| Err(self.late(TIMEOUT)));
+        let answer = answer.map_err(|error| self.unreachable(error))?;
+        if answer.status().is_success() && answer.is_event_stream() {
+            return Ok(answer);
+        }
+        let status = answer.status();
+        let body = answer.bytes(MAX_REFUSAL_BYTES).await.unwrap_or_default();
+        Err(self.refusal(status, &body, &token))
+    }
+
+    /// Makes the HTTP request of a route.
+    fn request<R: Route>(&self, request: &R, token: &Token) -> Result<Request<Bytes>> {
         let mut url = self.at(&format!("api/v1{}", request.path()));
         let query = request.query_string()?;
         url.set_query(Some(query.as_str()).filter(|query| !query.is_empty()));
         // `null` is the body of a route that has none.
         let body = serde_json::to_vec(request.body())?;
         let body = if body == b"null" { Bytes::new() } else { body.into() };
-        self.send::<R>(&url, request.if_match(), body, timeout).await
+        let mut head = Request::builder()
+            .method(R::METHOD)
+            .uri(url.as_str())
+            .header(header::AUTHORIZATION, format!("Bearer {}", token.text))
+            .header(header::CONTENT_TYPE, "application/json");
+        if let Some(version) = request.if_match() {
+            head = head.header(header::IF_MATCH, format!("\"{version}\""));
+        }
+        // The message must not show the token.
+        head.body(body).map_err(|_| {
+            exit::usage(format!(
+                "{}: not a token: it contains characters that a header cannot hold",
+                token.from
+            ))
+        })
     }
 
     fn at(&self, path: &str) -> Url {
@@ -47,63 +89,36 @@ impl Admin {
         url
     }
 
-    async fn send<R: Route>(
-        &self,
-        url: &Url,
-        if_match: Option<u64>,
-        body: Bytes,
-        timeout: Duration,
-    ) -> Result<R::Answer> {
-        let token = match self.token() {
-            Ok(token) => token,
-            Err(error) if error.is::<exit::Usage>() => return Err(error),
-            // A hub that has stopped has deleted its token: then the user must hear that it does not run.
-            Err(error) => {
-                self.fetch(Request::get(self.at("healthz").as_str()).body(Bytes::new())?, timeout).await?;
-                return Err(error);
+    /// The token; without one the error tells first whether there is a hub.
+    async fn token_or_absent(&self) -> Result<Token> {
+        match self.token() {
+            Err(error) if !error.is::<exit::Usage>() => {
+                // A hub that has stopped has deleted its token: then the user must hear that it does not run.
+                self.fetch(Request::get(self.at("healthz").as_str()).body(Bytes::new())?, TIMEOUT).await?;
+                Err(error)
             }
-        };
-        let mut request = Request::builder()
-            .method(R::METHOD)
-            .uri(url.as_str())
-            .header(header::AUTHORIZATION, format!("Bearer {}", token.text))
-            .header(header::CONTENT_TYPE, "application/json");
-        if let Some(version) = if_match {
-            request = request.header(header::IF_MATCH, format!("\"{version}\""));
-        }
-        // The message must not show the token.
-        let request = request.body(body).map_err(|_| {
-            exit::usage(format!(
-                "{}: not a token: it contains characters that a header cannot hold",
-                token.from
-            ))
-        })?;
-        let response = self.fetch(request, timeout).await?;
-        if response.status().is_success() {
-            self.answer::<R>(&response)
-        } else {
-            Err(self.refusal(&response, &token))
+            token => token,
         }
     }
 
     async fn fetch(&self, request: Request<Bytes>, timeout: Duration) -> Result<Response<Bytes>> {
         let egress = Egress::operator()?;
-        let late = || {
-            Error::new(
-                ErrorKind::DeadlineExceeded,
-                format!("{} did not answer within {} seconds", self.admin, timeout.as_secs()),
-            )
-        };
-        let answer =
-            tokio::time::timeout(timeout, egress.fetch(request)).await.unwrap_or_else(|_| Err(late()));
-        answer.map_err(|error| {
-            let hint = format!(
-                "is the hub running? start it with `{} serve`, which prints the URL of its administration; for another \
-                 URL use --admin URL or NUNCIO_ADMIN",
-                program()
-            );
-            exit::hinted(error, hint)
-        })
+        let answer = tokio::time::timeout(timeout, egress.fetch(request)).await;
+        answer.unwrap_or_else(|_| Err(self.late(timeout))).map_err(|error| self.unreachable(error))
+    }
+
+    fn late(&self, timeout: Duration) -> Error {
+        let why = format!("{} did not answer within {} seconds", self.admin, timeout.as_secs());
+        Error::new(ErrorKind::DeadlineExceeded, why)
+    }
+
+    fn unreachable(&self, error: Error) -> anyhow::Error {
+        let hint = format!(
+            "is the hub running? start it with `{} serve`, which prints the URL of its administration; for another URL \
+             use --admin URL or NUNCIO_ADMIN",
+            program()
+        );
+        exit::hinted(error, hint)
     }
 
     fn answer<R: Route>(&self, response: &Response<Bytes>) -> Result<R::Answer> {
@@ -120,8 +135,7 @@ impl Admin {
         })
     }
 
-    fn refusal(&self, response: &Response<Bytes>, token: &Token) -> anyhow::Error {
-        let status = response.status();
+    fn refusal(&self, status: StatusCode, body: &[u8], token: &Token) -> anyhow::Error {
         if status == StatusCode::UNAUTHORIZED {
             return exit::hinted(
                 Error::new(
@@ -132,8 +146,7 @@ impl Admin {
                  the file that the hub printed by --admin-token-file",
             );
         }
-        let Ok(ErrorBody { error: ErrorDetail { message, .. } }) = serde_json::from_slice(response.body())
-        else {
+        let Ok(ErrorBody { error: ErrorDetail { message, .. } }) = serde_json::from_slice(body) else {
             return self.no_hub(status);
         };
         match status {

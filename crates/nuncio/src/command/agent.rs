@@ -6,8 +6,8 @@ use anyhow::Result;
 use nuncio_audit::report::Grade;
 use nuncio_hub::admin::api::{
     AddAgent, AddedAgent, Agent, AgentAudit, AgentDetails, AgentHealth, AgentSettings, AuditAgent,
-    AuditRequest, AuditSummary, ChangeAgent, Interface, ListAgents, NewAgent, RefreshAgent, RemoveAgent,
-    ShowAgent, ShowAudit, TaskMode,
+    AuditRequest, AuditSummary, ChangeAgent, Interface, ListAgents, NewAgent, ObservedCapability,
+    RefreshAgent, RemoveAgent, ShowAgent, ShowAudit, TaskMode,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -240,7 +240,25 @@ fn show(details: &AgentDetails, format: Format) -> Result<()> {
         ("called by", agent.speaks.as_ref().map(interface)),
         ("interfaces", Some(agent.interfaces.iter().map(interface).collect::<Vec<_>>().join(", "))),
         ("audited", details.audits.first().map(audited)),
-    ])
+    ])?;
+    details.observed.iter().try_for_each(|capability| output::row(&observed(capability)))
+}
+
+/// A capability as the card declares it and as the agent's answers show it.
+fn observed(capability: &ObservedCapability) -> String {
+    let declared = match capability.declared {
+        Some(true) => "declared, ",
+        Some(false) => "not declared, ",
+        None => "",
+    };
+    format!(
+        "{:<17}  {declared}observed: {} ({} answered, {} refused, {} failed)",
+        word(capability.capability),
+        word(capability.observed),
+        capability.answered,
+        capability.refused,
+        capability.failed
+    )
 }
 
 fn interface(interface: &Interface) -> String {

@@ -7,8 +7,8 @@ use std::{
 
 use anyhow::Result;
 use nuncio_hub::admin::api::{
-    Attempt, Delivery, DeliveryFilter, ListDeliveries, RedriveDeliveries, RedriveFilter, ReplayDelivery,
-    ShowDelivery,
+    Attempt, Delivery, DeliveryFilter, DeliveryHosts, ListDeliveries, ListDeliveryHosts, PauseDeliveryHost,
+    RedriveDeliveries, RedriveFilter, ReplayDelivery, ResumeDeliveryHost, ShowDelivery,
 };
 use nuncio_protocol::Timestamp;
 
@@ -23,9 +23,9 @@ use crate::{
 
 pub(super) async fn run(command: DeliveryCommand, format: Format) -> Result<ExitCode> {
     match command {
-        DeliveryCommand::List { hub, agent, task, state, since, limit } => {
+        DeliveryCommand::List { hub, agent, task, host, state, since, limit } => {
             let (state, since) = (state.map(Into::into), since.map(moment));
-            let filter = DeliveryFilter { agent, task, state, since, ..DeliveryFilter::default() };
+            let filter = DeliveryFilter { agent, task, host, state, since, ..DeliveryFilter::default() };
             pages::show(&hub, ListDeliveries { filter }, limit, ("delivery", "deliveries"), format, row)
                 .await?;
         }
@@ -52,8 +52,49 @@ pub(super) async fn run(command: DeliveryCommand, format: Format) -> Result<Exit
                 )),
             }
         }
+        DeliveryCommand::Hosts { hub } => hosts(&hub.call(&ListDeliveryHosts {}).await?, format)?,
+        DeliveryCommand::Pause { hub, host } => {
+            let paused = hub.call(&PauseDeliveryHost { host }).await?;
+            match (format, paused.changed) {
+                (Format::Json, _) => output::json(&paused)?,
+                (Format::Human, true) => output::note(&format!(
+                    "{host} is paused; its deliveries wait until: {} delivery resume {host}",
+                    program(),
+                    host = paused.host
+                )),
+                (Format::Human, false) => output::note(&format!("{} is paused already", paused.host)),
+            }
+        }
+        DeliveryCommand::Resume { hub, host } => {
+            let resumed = hub.call(&ResumeDeliveryHost { host }).await?;
+            match (format, resumed.changed) {
+                (Format::Json, _) => output::json(&resumed)?,
+                (Format::Human, true) => output::note(&format!("{} gets its deliveries again", resumed.host)),
+                (Format::Human, false) => output::note(&format!("{} is not paused", resumed.host)),
+            }
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn hosts(hosts: &DeliveryHosts, format: Format) -> Result<()> {
+    if format == Format::Json {
+        return output::json(hosts);
+    }
+    for host in &hosts.hosts {
+        let causes = host.causes.iter().map(|cause| format!("{} {}", cause.deliveries, word(cause.cause)));
+        output::row(&format!(
+            "{:<40} {:>6} pending {:>6} dead  {}  {}",
+            host.host,
+            host.pending,
+            host.dead,
+            host.paused.map_or_else(String::new, |since| format!("paused since {since}")),
+            causes.collect::<Vec<_>>().join(", "),
+        ))?;
+    }
+    let more = if hosts.complete { "" } else { "; there are more deliveries than were counted" };
+    output::note(&format!("{}{more}", output::count(hosts.hosts.len() as u64, "host", "hosts")));
+    Ok(())
 }
 
 fn row(delivery: &Delivery) -> Result<()> {

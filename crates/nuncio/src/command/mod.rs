@@ -2,6 +2,7 @@
 
 mod access;
 mod admin;
+mod admin_token;
 mod agent;
 mod audit;
 mod card;
@@ -25,6 +26,7 @@ mod signals;
 mod store;
 mod target;
 mod task;
+mod top;
 mod trail;
 mod ui;
 mod version;
@@ -66,6 +68,8 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         Command::Access(command) => access::run(command, format).await,
         Command::Key(command) => key::run(command, format).await,
         Command::Mailbox(command) => mailbox::run(command, format).await,
+        Command::AdminToken(command) => admin_token::run(command, format).await,
+        Command::Top(top) => Box::pin(top::run(top, format)).await,
         Command::Trail(trail) => trail::run(trail, format).await,
         Command::Erase(erase) => erase::run(erase, format).await,
         Command::Config(command) => config::run(command, format).await,

@@ -142,6 +142,51 @@ pub struct AgentDetails {
     /// Its audits, latest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub audits: Vec<AuditSummary>,
+    /// Capabilities of a remote agent as its card declares them, and as its answers since the hub started show them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub observed: Vec<ObservedCapability>,
+}
+
+/// A capability of a remote agent, declared and observed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ObservedCapability {
+    pub capability: Capability,
+    /// Whether the card declares it; absent: cards do not declare it, or there is no card yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub declared: Option<bool>,
+    pub observed: Observation,
+    /// Calls that the agent has answered, by a result or by an error about the request.
+    pub answered: u64,
+    /// Calls that it has refused because it does not have the operation.
+    pub refused: u64,
+    /// Calls that failed by a fault of the agent or of the network.
+    pub failed: u64,
+}
+
+/// Capabilities that answers show. Later versions may have more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Capability {
+    Send,
+    Streaming,
+    PushNotifications,
+    ExtendedCard,
+    List,
+    Cancel,
+}
+
+/// The evidence of an agent's answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Observation {
+    /// There was no call yet.
+    Unknown,
+    /// It has answered.
+    Works,
+    /// It has only refused.
+    Refused,
+    /// All calls have failed.
+    Fails,
 }
 
 /// An agent that was added.

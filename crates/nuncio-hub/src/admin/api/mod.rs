@@ -51,8 +51,8 @@ pub use self::{
     },
     agents::{
         AddAgent, AddedAgent, Agent, AgentDetails, AgentHealth, AgentOrigin, AgentSettings, Agents,
-        ChangeAgent, HealthState, Interface, ListAgents, NewAgent, RefreshAgent, RemoveAgent, ShowAgent,
-        ShowAgentHealth, TaskMode,
+        Capability, ChangeAgent, HealthState, Interface, ListAgents, NewAgent, Observation,
+        ObservedCapability, RefreshAgent, RemoveAgent, ShowAgent, ShowAgentHealth, TaskMode,
     },
     audits::{AgentAudit, AuditAgent, AuditRequest, AuditSummary, ShowAudit},
     config::{ConfigInForce, ReloadConfig, ReloadOptions, Reloaded, ShowConfig},

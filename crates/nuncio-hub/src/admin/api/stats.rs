@@ -68,7 +68,7 @@ pub struct Warning {
     /// The name of the subject, such as a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// What is the matter and what to do, for people.
+    /// The reason and the remedy, for people.
     pub message: String,
 }
 

@@ -105,7 +105,7 @@ pub async fn tasks_are_found_by_context_age_and_the_beginning_of_their_id(store:
         let task = AdminTask {
             id: id.into(),
             context_id: "c-1".into(),
-            state: TaskState::Working,
+            state: TaskState::Submitted,
             at: at(30),
             seq: Seq(1),
             scope: Arc::clone(&all[0].scope),

@@ -6,12 +6,14 @@ use nuncio_hub::{
     Hub,
     admin::api::{
         AcceptAccess, AccessCaller, AccessFilter, AccessState, AddAgent, AgentSettings, AuditAgent,
-        AuditRequest, BlockAccess, CancelTask, ChangeAgent, CreateInvitation, CreateKey, CreateMailbox,
-        DeclineAccess, DeleteKey, DeliveryFilter, EraseTasks, ErasureTarget, KeyRotation, ListAccess,
-        ListAgents, ListDeliveries, ListInvitations, ListKeys, ListMailboxes, ListTasks, ListTrail,
-        MailboxRetry, MailboxRotation, NewAgent, NewInvitation, NewKey, NewMailbox, OpenDashboard, Paging,
-        RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig, ReloadOptions, RemoveAgent,
-        RemoveMailbox, ReplayDelivery, RetryMailbox, RevokeAccess, RevokeInvitation, RevokeKey, RotateKey,
+        AuditRequest, BlockAccess, CancelTask, ChangeAgent, CreateAdminToken, CreateInvitation, CreateKey,
+        CreateMailbox, DeclineAccess, DeleteKey, DeliveryFilter, EraseTasks, ErasureTarget, EventKind,
+        EventOptions, FollowEvents, HubEvent, KeyRotation, ListAccess, ListAdminTokens, ListAgents,
+        ListDeliveries, ListDeliveryHosts, ListInvitations, ListKeys, ListMailboxes, ListTasks, ListTrail,
+        MailboxRetry, MailboxRotation, NewAdminToken, NewAgent, NewInvitation, NewKey, NewMailbox,
+        OpenDashboard, Paging, PauseDeliveryHost, RedriveDeliveries, RedriveFilter, RefreshAgent,
+        ReloadConfig, ReloadOptions, RemoveAgent, RemoveMailbox, ReplayDelivery, ResumeDeliveryHost,
+        RetryMailbox, RevokeAccess, RevokeAdminToken, RevokeInvitation, RevokeKey, Role, RotateKey,
         RotateMailbox, ShowAbout, ShowAgent, ShowAgentHealth, ShowAudit, ShowConfig, ShowDelivery,
         ShowDocument, ShowHealth, ShowKey, ShowMailbox, ShowStats, ShowTask, StatsOptions, StoreKind,
         TakeOver, TakeOverLeases, TaskFilter, TimelineOptions, TrailFilter, What,
@@ -53,6 +55,20 @@ impl Client {
     async fn ok<R: Route>(&mut self, request: R) -> R::Answer {
         self.called.insert(R::ID);
         self.admin.call(&request).await.unwrap_or_else(|error| panic!("{}: {error:#}", R::ID))
+    }
+
+    /// Follows the events: a change causes one, and after it a client goes on.
+    async fn follow(&mut self) {
+        self.called.insert(FollowEvents::ID);
+        let mut events = self.admin.follow(&FollowEvents { options: EventOptions::default() }).await.unwrap();
+        let token = NewAdminToken { name: "seen".to_owned(), role: Role::Operator };
+        self.ok(CreateAdminToken { token }).await;
+        let event: HubEvent = serde_json::from_str(&events.next().await.unwrap().unwrap().data).unwrap();
+        // Earlier rows may be told now: they are written a moment later.
+        assert!(matches!(event.kind, EventKind::Key | EventKind::Trail | EventKind::Agent), "{event:?}");
+        let wrong = EventOptions { after: Some("nonsense".to_owned()) };
+        let refused = self.admin.follow(&FollowEvents { options: wrong }).await.unwrap_err();
+        assert!(refused.to_string().contains("after: expected the cursor"), "{refused:#}");
     }
 
     /// Calls a route whose handler refuses, in these words.
@@ -177,6 +193,19 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
     client.refused(ReplayDelivery { id: "w-1".to_owned() }, "there is no delivery w-1").await;
     let filter = RedriveFilter { since: Timestamp::EPOCH, agent: None };
     assert_eq!(client.ok(RedriveDeliveries { filter }).await.redriven, 0);
+
+    assert!(client.ok(ListDeliveryHosts {}).await.complete);
+    let host = || "hooks.example".to_owned();
+    client.refused(PauseDeliveryHost { host: host() }, "webhooks are turned off").await;
+    client.refused(ResumeDeliveryHost { host: host() }, "webhooks are turned off").await;
+
+    let token = NewAdminToken { name: "wall".to_owned(), role: Role::Viewer };
+    let token = client.ok(CreateAdminToken { token }).await;
+    assert!(token.volatile && token.text.starts_with("nuncio_viewer_"), "{token:?}");
+    assert_eq!(client.ok(ListAdminTokens {}).await.tokens[0].name, "wall");
+    client.ok(RevokeAdminToken { id: token.token.id }).await;
+    client.refused(RevokeAdminToken { id: "wall".to_owned() }, "there is no admin token wall").await;
+    client.follow().await;
 
     client.refused(ShowConfig {}, "has no configuration source").await;
     let options = ReloadOptions { force: true };
