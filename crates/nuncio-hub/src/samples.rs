@@ -195,15 +195,18 @@ mod tests {
     use url::Url;
 
     use super::*;
-    use crate::{agent_urls::AgentUrls, fleet::Fleet, telemetry::HubTelemetry};
+    use crate::{
+        agent_urls::AgentUrls, agents::Consents, fleet::Fleet, telemetry::HubTelemetry, trail::Trail,
+    };
 
     fn samples() -> Samples {
         let telemetry = HubTelemetry::start(&Default::default()).unwrap();
         let urls = AgentUrls::new(&Url::parse("http://127.0.0.1").unwrap(), None);
         let fleet = Arc::new(Fleet::new(&urls));
-        let store = Arc::new(MemoryStore::default());
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let metrics = Arc::clone(&telemetry.metrics);
-        let gauges = Gauges::new(Arc::clone(&metrics), store, fleet, MemoryAccount::default());
+        let consents = Arc::new(Consents::new(&store, &Trail::new(&store).0));
+        let gauges = Gauges::new(Arc::clone(&metrics), store, fleet, consents, MemoryAccount::default());
         Samples::new(metrics, Arc::new(gauges))
     }
 

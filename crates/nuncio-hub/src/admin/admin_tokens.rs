@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::{
     AdminState,
-    access::StoredToken,
     api::{
         AdminToken, AdminTokenList, AdminTokenWithText, CreateAdminToken, ListAdminTokens, RevokeAdminToken,
     },
+    caller::StoredToken,
     endpoint::Reply,
     problem::AdminProblem,
 };

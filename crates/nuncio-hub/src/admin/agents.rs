@@ -48,6 +48,7 @@ async fn details(state: &AdminState, name: &str) -> Result<Reply<AgentDetails>, 
     let volatile = state.is_volatile;
     let audits = state.audits.summaries(name).await;
     let observed = observed::observed(state, &agent);
+    let agent = shown(&agent, wanted.as_ref());
     let reply = Reply::new(AgentDetails { agent, volatile, card, upstream_card, audits, observed });
     Ok(match wanted.and_then(|wanted| wanted.given) {
         Some((_, version)) => reply.version(version),

@@ -130,7 +130,11 @@ mod tests {
     fn a_request_and_a_call_of_a_tool_have_the_attributes_of_the_conventions() {
         let exported = Exported::default();
         let provider = SdkTracerProvider::builder().with_simple_exporter(exported.clone()).build();
-        let telemetry = HubTelemetry { metrics: Arc::default(), traces: Some(Traces::of(provider)) };
+        let telemetry = HubTelemetry {
+            metrics: Arc::default(),
+            events: Arc::default(),
+            traces: Some(Traces::of(provider)),
+        };
         let agent: Arc<str> = "writer".into();
         let parent = TraceContext {
             parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned(),

@@ -177,7 +177,7 @@ impl CallTotals {
 mod tests {
     use nuncio_protocol::op::Op;
 
-    use super::{super::metrics::CallOutcome, super::metrics::Outcome, *};
+    use super::{super::metrics::CallOutcome, *};
 
     #[test]
     fn totals_are_the_calls_that_were_counted() {
