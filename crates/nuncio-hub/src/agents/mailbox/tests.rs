@@ -127,8 +127,18 @@ impl Hub {
         Ok(serde_json::to_value(progress).unwrap())
     }
 
+    /// The task of a message that waits in the mailbox.
     async fn begin(&self, said: impl Into<Say>) -> Task {
-        self.harness.begin(said).await.unwrap()
+        let task = self.harness.begin(said).await.unwrap();
+        self.parked().await;
+        self.get(&task).await
+    }
+
+    /// Waits until every message is a row: on a busy machine the task may be told before.
+    async fn parked(&self) {
+        while self.harness.runtime.running() > 0 {
+            tokio::task::yield_now().await;
+        }
     }
 
     async fn get(&self, task: &Task) -> Task {

@@ -95,6 +95,7 @@ async fn a_lease_that_ends_after_its_first_line() {
             if poison {
                 let begun = hub.mailboxes.retry_poison(NAME, None).await.unwrap().unwrap();
                 assert_eq!(begun.len(), 1);
+                hub.parked().await;
                 let lease = hub.claim().await.unwrap();
                 assert_eq!((&lease["taskId"], &lease["attempt"]), (&json!(begun[0].as_str()), &json!(1)));
                 assert_eq!(lease["message"]["parts"][0]["text"], "hi");
@@ -225,6 +226,7 @@ async fn an_erased_caller_leaves_no_turn() {
         let hub = Hub::new(&data, Settings::default()).await;
         for caller in ["ann", "bob"] {
             hub.harness.as_caller(caller).begin("hi").await.unwrap();
+            hub.parked().await;
         }
         hub.harness.runtime.erase(None, &Caller::authenticated("ann")).await.unwrap();
         let whose =
