@@ -25,7 +25,7 @@ impl PostOffice {
         let (hub, admin) = administered_with(&folder, &["--data", path(&data)]).await;
         let laptop = Hub::start(&[]).await;
         let office = Self { hub, admin, folder, laptop };
-        let made = office.administer(&["mailbox", "create", "coder", "--set", "lease_seconds=3"]).await;
+        let made = office.administer(&["mailbox", "create", "coder"]).await;
         assert_eq!(made.code, Some(0), "{made:?}");
         std::fs::write(office.key(), &made.stdout).unwrap();
         office
