@@ -25,7 +25,7 @@ impl PostOffice {
         let (hub, admin) = administered_with(&folder, &["--data", path(&data)]).await;
         let laptop = Hub::start(&[]).await;
         let office = Self { hub, admin, folder, laptop };
-        let made = office.administer(&["mailbox", "create", "coder", "--set", "lease_seconds=3"]).await;
+        let made = office.administer(&["mailbox", "create", "coder"]).await;
         assert_eq!(made.code, Some(0), "{made:?}");
         std::fs::write(office.key(), &made.stdout).unwrap();
         office
@@ -98,7 +98,7 @@ async fn a_message_waits_while_nobody_is_connected() {
     office.until(&task, "completed").await;
     connector.says("is completed").await;
     let card = json(&cli(&["card", "get", &office.coder(), "-o", "json"]).await);
-    let served = card.to_string();
+    let served = card["supportedInterfaces"].to_string();
     assert!(served.contains(&office.hub.base) && !served.contains(&office.laptop.base), "{served}");
 }
 
@@ -114,17 +114,6 @@ async fn an_interrupt_finishes_what_runs() {
     assert_eq!(connector.end().await.code(), Some(0));
     assert_eq!(office.state(&running).await, "completed");
     assert_eq!(office.state(&waiting).await, "submitted", "it waits for the next connector");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_cancel_stops_the_program() {
-    let office = PostOffice::open("cancel").await;
-    let _connector = office.connect("cmd:sleep 600", &[]);
-    let task = office.send("hello").await;
-    office.until(&task, "working").await;
-    let canceled = cli(&["task", "cancel", &office.coder(), &task]).await;
-    assert_eq!(canceled.code, Some(0), "{canceled:?}");
-    assert_eq!(office.state(&task).await, "canceled");
 }
 
 /// Question and answer through a program that speaks JSON lines.

@@ -3,7 +3,7 @@
 use std::{path::Path, process::ExitCode};
 
 use anyhow::{Context as _, Result};
-use nuncio_client::worker::Worker;
+use nuncio_client::worker::{Worker, WorkerError};
 use nuncio_hub::{
     ConnectOptions, Connector, LeaseEnd, Report,
     config::{self, Given, Origin, Source, Told, Variables, agent_spec},
@@ -54,7 +54,12 @@ pub(super) async fn run(connect: Connect, format: Format) -> Result<ExitCode> {
             std::process::exit(130);
         });
     };
-    connector.run(shutdown, move |report| show(&report, format)).await?;
+    let ended = connector.run(shutdown, move |report| show(&report, format)).await;
+    ended.map_err(|error| match error.downcast::<WorkerError>() {
+        // The exit code follows from its kind.
+        Ok(refusal) => nuncio_protocol::Error::from(refusal).into(),
+        Err(other) => other,
+    })?;
     output::note("stopped");
     Ok(ExitCode::SUCCESS)
 }
