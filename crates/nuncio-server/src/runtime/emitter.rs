@@ -9,7 +9,11 @@ use nuncio_protocol::{
 };
 
 use super::{record::Recorder, text_stream::TextStream};
-use crate::{id::new_id, size::MAX_MEMO_BYTES, store::PutRecord};
+use crate::{
+    id::new_id,
+    size::MAX_MEMO_BYTES,
+    store::{PutRecord, RecordChange},
+};
 
 /// Writes the events of an execution. When a call returns, the event has its number in the task's log.
 /// Callers see it when it is committed ([`Self::flush`] waits for that). Clones may emit concurrently.
@@ -176,13 +180,41 @@ impl Emitter {
         self.recorder.remember(memo)
     }
 
-    /// Writes a record in one piece with the next event, in place of the record that is there: `expect` does not count. It
-    /// is there exactly if the event is. A second one before that event replaces the first, and a direct reply drops it.
+    /// Writes a record in one transaction with the next event; several may be put before that event. If the stored
+    /// record is not of the version that `expect` names, the event is refused: nothing is stored, and
+    /// [`Self::flush`] fails. A direct reply drops the record.
     ///
     /// # Errors
     /// The execution is over.
     pub fn put_record(&self, record: PutRecord) -> Result<()> {
-        self.recorder.put_record(record)
+        self.recorder.change_record(RecordChange::Put(record))
+    }
+
+    /// Deletes the record of this version in one transaction with the next event, as [`Self::put_record`].
+    ///
+    /// # Errors
+    /// The execution is over.
+    pub fn delete_record(&self, kind: Arc<str>, key: Arc<str>, version: u64) -> Result<()> {
+        self.recorder.change_record(RecordChange::Delete { kind, key, version })
+    }
+
+    /// Parks the task with the next event: it stays in progress, and is in nobody's hands. No server owns it, none
+    /// takes it up after a crash, it needs no memory, and any server that shares the store may write to it by
+    /// [`Runtime::write_to`](crate::Runtime::write_to). Callers wait for it as for any task in progress.
+    ///
+    /// The executor then returns `Ok`. If no event follows, the runtime repeats the current status. An event that
+    /// settles the task does not park it.
+    ///
+    /// # Errors
+    /// The execution is over.
+    pub fn park(&self) -> Result<()> {
+        self.recorder.park()
+    }
+
+    /// The [memo](Self::remember) of the task.
+    #[must_use]
+    pub fn memo(&self) -> Option<Bytes> {
+        self.recorder.memo()
     }
 
     /// Emits an event of another agent whole: a status or a piece of an artifact, under the ids of this task; or a

@@ -113,6 +113,8 @@ struct Started {
 }
 
 async fn run_turn(core: &Arc<Core>, live: &LiveTaskRef, turn: Turn) {
+    // From now on somebody works on it.
+    live.lock().parked = false;
     let started = match turn {
         Turn::Opening(turn) => begin_opening(core, live, *turn).await,
         // Boxed: most turns are the first of their task.
@@ -143,8 +145,10 @@ async fn run_turn(core: &Arc<Core>, live: &LiveTaskRef, turn: Turn) {
     let cx = ExecContext::new(execution, Conversation::new(&core.store, &live.scope));
     let ended = execute(core, &**executor, live, cx, Emitter::new(recorder.clone()), token).await;
     report(live, recorder.record_left().await);
-    if is_shut_down(live) && core.keeps_turns() && core.agent.is_idempotent() && !live.lock().will_answer(seq)
-    {
+    if matches!(ended, Ended::Returned(Ok(()))) && live.lock().attached.park {
+        report(live, Box::pin(recorder.repeat_status()).await.map(drop));
+    }
+    if is_shut_down(live) && core.keeps_turns() && core.agent.is_idempotent() && !live.lock().will_rest(seq) {
         return leave(live).await;
     }
     if !has_said_it_all(live, &ended, seq) {
@@ -178,7 +182,14 @@ async fn begin_opening(core: &Arc<Core>, live: &LiveTaskRef, turn: OpeningTurn) 
             return None;
         }
     }
-    Some(Started { job, task: None, resumed: false, seq: Seq::ZERO, reservation })
+    // A held message may be a later one, and its task has had other statuses.
+    let (task, seq) = {
+        let state = live.lock();
+        let begins =
+            |task: &Task| task.history.first().is_none_or(|first| first.message_id == job.message.message_id);
+        (state.task().filter(|task| !begins(task)).cloned(), state.folded().seq)
+    };
+    Some(Started { job, task, resumed: false, seq, reservation })
 }
 
 /// Resumes a turn that a stopped server had begun.
@@ -341,7 +352,7 @@ async fn silence_of(core: &Core, live: &LiveTaskRef, limit: Duration) {
 /// True if the executor has recorded the outcome of the turn itself.
 fn has_said_it_all(live: &LiveTaskRef, ended: &Ended, turn_seq: Seq) -> bool {
     let state = live.lock();
-    matches!(ended, Ended::Returned(Ok(()))) && state.stopping().is_none() && state.will_answer(turn_seq)
+    matches!(ended, Ended::Returned(Ok(()))) && state.stopping().is_none() && state.will_rest(turn_seq)
 }
 
 /// Records the end of a turn that was stopped, or whose executor has not recorded its outcome.
@@ -353,8 +364,8 @@ async fn finish(
     turn_seq: Seq,
 ) -> Result<()> {
     let stop = live.lock().stopping();
-    if stop == Some(Stop::Shutdown) && live.lock().will_answer(turn_seq) {
-        // The executor has settled the turn already; a question stays open.
+    if stop == Some(Stop::Shutdown) && live.lock().will_rest(turn_seq) {
+        // The executor has settled or parked the task already; a question stays open.
         return Ok(());
     }
     if let Some(why) = stop {
@@ -472,7 +483,7 @@ mod tests {
         let registry: Arc<Registry> = Arc::default();
         let live = registry.revive(
             &Arc::new(Scope::default()),
-            StoredTask { task, seq: Seq(2), held: false, pushes: false, memo: None },
+            StoredTask { task, seq: Seq(2), held: false, in_hand: true, pushes: false, memo: None },
         );
         live.lock().running = Some(Running { stop, ..running() });
         live

@@ -274,7 +274,7 @@ impl Journal {
 
 fn refusal(refused: &Refused) -> Error {
     match refused {
-        Refused::Version(_) | Refused::NotFound | Refused::Held | Refused::KeyTaken => {
+        Refused::Version(_) | Refused::NotFound | Refused::Held | Refused::Record | Refused::KeyTaken => {
             Error::new(ErrorKind::Unavailable, "the task was changed elsewhere; try again")
         }
         Refused::Full => Error::new(ErrorKind::ResourceExhausted, "the store has too many unfinished tasks"),

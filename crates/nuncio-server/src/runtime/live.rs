@@ -222,7 +222,7 @@ impl Registry {
         id: TaskId,
         context_id: ContextId,
         scope: Arc<Scope>,
-        opening: Arc<Message>,
+        opening: impl Into<Option<Arc<Message>>>,
         idempotency: Option<IdempotencyKey>,
     ) -> LiveTaskRef {
         let begun = self.begin_apart(id, context_id, scope, opening, idempotency);
@@ -238,10 +238,10 @@ impl Registry {
         id: TaskId,
         context_id: ContextId,
         scope: Arc<Scope>,
-        opening: Arc<Message>,
+        opening: impl Into<Option<Arc<Message>>>,
         idempotency: Option<IdempotencyKey>,
     ) -> LiveTaskRef {
-        let mut state = LiveState::new(Phase::Opening(opening), &self.memory);
+        let mut state = LiveState::new(Phase::Opening(opening.into()), &self.memory);
         state.attached.idempotency.clone_from(&idempotency);
         let live = Arc::new(LiveTask {
             id,
@@ -329,7 +329,7 @@ mod tests {
             let status =
                 TaskStatus { state: TaskState::Working, message: None, timestamp: Some(Timestamp::EPOCH) };
             let task = Task { id: "t-1".into(), context_id: "c-1".into(), status, ..Task::default() };
-            StoredTask { task, seq: Seq(seq), held: false, pushes: false, memo: None }
+            StoredTask { task, seq: Seq(seq), held: false, in_hand: true, pushes: false, memo: None }
         };
         let registry: Arc<Registry> = Arc::default();
         let live = registry.revive(&Arc::default(), stored(2));
@@ -347,7 +347,8 @@ mod tests {
             webhook: None,
             push: false,
             memo: None,
-            record: None,
+            records: Vec::new(),
+            park: false,
         };
         {
             let mut state = live.lock();

@@ -36,6 +36,7 @@ mod emitter;
 
 mod text_stream;
 
+mod parked;
 mod record;
 
 mod journal;

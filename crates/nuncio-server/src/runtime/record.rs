@@ -22,7 +22,7 @@ use crate::{
     clock::now,
     id::new_id,
     size,
-    store::{Commit, IdempotencyKey, PutRecord, StoredTurn, Webhook},
+    store::{Commit, IdempotencyKey, RecordChange, StoredTurn, Webhook},
 };
 
 /// The author of an event.
@@ -39,11 +39,18 @@ enum EventAuthor {
 pub(crate) struct Recorder {
     core: Arc<Core>,
     live: LiveTaskRef,
+    /// True if every entry parks the task: it is written to from outside of an execution.
+    parks: bool,
 }
 
 impl Recorder {
     pub(super) fn new(core: &Arc<Core>, live: &LiveTaskRef) -> Self {
-        Self { core: Arc::clone(core), live: live.clone() }
+        Self { core: Arc::clone(core), live: live.clone(), parks: false }
+    }
+
+    /// A recorder whose every entry parks the task.
+    pub(super) fn parking(core: &Arc<Core>, live: &LiveTaskRef) -> Self {
+        Self { parks: true, ..Self::new(core, live) }
     }
 
     pub(crate) fn task_id(&self) -> &TaskId {
@@ -96,12 +103,32 @@ impl Recorder {
         Ok(())
     }
 
-    /// Keeps a record of the executor's until the next entry takes it along.
-    pub(crate) fn put_record(&self, record: PutRecord) -> Result<()> {
+    /// The memo that is stored with the task, or will be with the next entry.
+    pub(crate) fn memo(&self) -> Option<Bytes> {
+        self.live.lock().memo.clone()
+    }
+
+    /// Keeps a change of a record, to be made with the next entry.
+    pub(crate) fn change_record(&self, change: RecordChange) -> Result<()> {
         let mut state = self.live.lock();
         check_open(&state)?;
-        state.attached.record = Some(Box::new(record));
+        state.attached.records.push(change);
         Ok(())
+    }
+
+    /// Parks the task with the next entry.
+    pub(crate) fn park(&self) -> Result<()> {
+        let mut state = self.live.lock();
+        check_open(&state)?;
+        state.attached.park = true;
+        Ok(())
+    }
+
+    /// Repeats the current status, for an execution that parks its task with no entry after it.
+    pub(super) async fn repeat_status(&self) -> Result<Seq> {
+        let status = self.live.lock().task().map(|task| task.status.clone());
+        let Some(status) = status else { return self.write(EventAuthor::Runtime, []).await };
+        self.write(EventAuthor::Runtime, [self.status(status.state, status.message)]).await
     }
 
     /// Refuses the message with this error, if there is no task yet.
@@ -294,7 +321,7 @@ impl Recorder {
         let (mut task, mut folded, committed) = match &mut state.phase {
             Phase::Task(tracked) => (std::mem::take(&mut tracked.task), tracked.folded, tracked.committed),
             Phase::Opening(message) => {
-                let task = self.opening_task(Arc::clone(message), now);
+                let task = self.opening_task(message.clone(), now);
                 state.bytes.set(before + size::task(&task));
                 batch.push(self.entry(Seq::ZERO, Event::Task(task.clone()), now));
                 (task, Progress::default(), Progress::default())
@@ -338,9 +365,13 @@ impl Recorder {
         folded.advance(&batch);
         state.phase = Phase::Task(Tracked { task, folded, committed });
         if let Some(first) = batch.first_mut() {
+            let attached = std::mem::take(&mut state.attached);
+            let park = (self.parks || attached.park) && !state.state().is_settled();
             first.take = state.owned_elsewhere;
-            std::mem::take(&mut state.attached).put_on(first);
+            attached.put_on(first);
             state.pushes |= first.webhook.is_some();
+            state.parked = park;
+            batch.iter_mut().for_each(|commit| commit.park = park);
         }
         // In a shared store another server may have registered a webhook.
         if let Some(push) = self.core.push.as_ref().filter(|_| state.pushes || self.core.store.is_shared()) {
@@ -379,12 +410,12 @@ impl Recorder {
         }
     }
 
-    fn opening_task(&self, message: Arc<Message>, now: Timestamp) -> Task {
+    fn opening_task(&self, message: Option<Arc<Message>>, now: Timestamp) -> Task {
         Task {
             id: self.live.id.clone(),
             context_id: self.live.context_id.clone(),
             status: TaskStatus { state: TaskState::Submitted, message: None, timestamp: Some(now) },
-            history: vec![message],
+            history: message.into_iter().collect(),
             ..Task::default()
         }
     }
@@ -404,7 +435,8 @@ impl Recorder {
             webhook: None,
             push: false,
             memo: None,
-            record: None,
+            records: Vec::new(),
+            park: false,
         }
     }
 }

@@ -197,15 +197,20 @@ impl Core {
     }
 
     /// Restores a turn from the store.
-    async fn restore(self: &Arc<Self>, live: &LiveTaskRef, task: &Task, turn: StoredTurn) -> Result<Turn> {
-        let (scope, body) = (&live.scope, TurnBody::decode(&turn)?);
+    pub(super) async fn restore(
+        self: &Arc<Self>,
+        live: &LiveTaskRef,
+        task: &Task,
+        turn: StoredTurn,
+    ) -> Result<Turn> {
+        let (scope, mut body) = (&live.scope, TurnBody::decode(&turn)?);
         let opens = body.opens();
         // The key of other turns is recorded already: with the task, or with the beginning of the turn.
         let key = body.key().filter(|_| !opens && !turn.begun);
         let in_flight = key.as_ref().and_then(|key| self.sends.enter(key, live).ok());
         in_flight.iter().for_each(InFlightGuard::waits);
         let call = body.call(scope);
-        let message = body.message.or_else(|| task.history.first().cloned()).ok_or(ErrorKind::Internal)?;
+        let message = body.take_message(task).ok_or(ErrorKind::Internal)?;
         let job = ExecutionInput {
             references: self.references_left(scope, &message).await,
             message,
@@ -242,7 +247,7 @@ impl Core {
     }
 
     /// Runs the queued turns of this task as soon as there is a permit for another execution.
-    fn run_queue(self: &Arc<Self>, live: &LiveTaskRef) {
+    pub(super) fn run_queue(self: &Arc<Self>, live: &LiveTaskRef) {
         let (first, stopped) = {
             let mut state = live.lock();
             if state.running.is_some() {

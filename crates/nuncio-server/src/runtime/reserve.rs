@@ -218,7 +218,7 @@ fn reservation_of(live: &LiveTaskRef) -> Result<Reservation> {
     let (message, webhook, idempotency) = {
         let state = live.lock();
         state.check_kept()?;
-        let Phase::Opening(message) = &state.phase else {
+        let Phase::Opening(Some(message)) = &state.phase else {
             return Err(Error::internal("a reservation comes before its task"));
         };
         (Arc::clone(message), state.attached.webhook.clone(), state.attached.idempotency.clone())

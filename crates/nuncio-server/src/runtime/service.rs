@@ -278,10 +278,10 @@ impl Operations {
                     Ok(live) => live,
                     Err(error) => return Answered::Refused(error),
                 };
-                // Without a running execution the task does not change, so do not wait.
+                // A task that nobody works on does not change, so do not wait.
                 let worked_on = {
                     let state = live.lock();
-                    state.running.is_some() || state.owned_elsewhere
+                    state.running.is_some() || state.owned_elsewhere || state.parked
                 };
                 (live, Seq::ZERO, wait && worked_on)
             }

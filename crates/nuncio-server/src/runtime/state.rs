@@ -10,7 +10,7 @@ use super::{attendance::Attending, text_stream::PendingText, turn::Turn};
 use crate::{
     memory::{MemoryAccount, TaskSize},
     size,
-    store::{Commit, IdempotencyKey, Moved, PutRecord, StoredEvent, StoredTask, StoredTurn, Webhook},
+    store::{Commit, IdempotencyKey, Moved, RecordChange, StoredEvent, StoredTask, StoredTurn, Webhook},
 };
 
 /// The number of recent events in memory for subscribers. A subscriber that lags further behind reads the
@@ -25,6 +25,8 @@ pub(super) struct LiveState {
     pub(super) bytes: TaskSize,
     /// Another server owns the task.
     pub(super) owned_elsewhere: bool,
+    /// The task is in progress and in nobody's hands: no server owns it, and any may write to it.
+    pub(super) parked: bool,
     /// The number of its writes in the journal's queue of large ones.
     pub(super) large_writes: usize,
     /// Committed together with the next entry.
@@ -52,8 +54,8 @@ pub(super) struct LiveState {
 
 /// The phase of a live task.
 pub(super) enum Phase {
-    /// There is no task yet. The first event makes one, with this message as its history.
-    Opening(Arc<Message>),
+    /// There is no task yet. The first event makes one, with this message as its history, if there is one.
+    Opening(Option<Arc<Message>>),
     /// A task.
     Task(Tracked),
     /// A direct reply was given instead of a task.
@@ -114,24 +116,26 @@ pub(super) struct Attached {
     pub(super) webhook: Option<Webhook>,
     /// The executor's new memo.
     pub(super) memo: Option<Bytes>,
-    /// Written by the agent with the entry.
-    pub(super) record: Option<Box<PutRecord>>,
+    /// Changes of records by the agent.
+    pub(super) records: Vec<RecordChange>,
+    /// True if the entry parks the task.
+    pub(super) park: bool,
 }
 
 impl Attached {
     /// The number of bytes that this adds to an entry.
     pub(super) fn bytes(&self) -> usize {
-        let record = self.record.as_ref().map_or(0, |record| record.value.len());
-        self.memo.as_ref().map_or(0, Bytes::len) + record
+        let records = self.records.iter().map(RecordChange::bytes).sum::<usize>();
+        self.memo.as_ref().map_or(0, Bytes::len) + records
     }
 
     /// Moves the data into a commit.
     pub(super) fn put_on(self, commit: &mut Commit) {
-        let Self { idempotency, reserved, turn, webhook, memo, record } = self;
+        let Self { idempotency, reserved, turn, webhook, memo, records, park: _ } = self;
         // The reservation of a task already holds its key.
         commit.idempotency = idempotency.filter(|_| !reserved);
         (commit.reserved, commit.turn, commit.webhook) = (reserved, turn, webhook);
-        (commit.memo, commit.record) = (memo, record);
+        (commit.memo, commit.records) = (memo, records);
     }
 }
 
@@ -222,6 +226,7 @@ impl LiveState {
             phase,
             bytes: memory.task_size(bytes),
             owned_elsewhere: false,
+            parked: false,
             large_writes: 0,
             attached: Attached::default(),
             pending_text: PendingText::default(),
@@ -238,15 +243,16 @@ impl LiveState {
 
     /// The state of a task that was read from the store.
     pub(super) fn stored(stored: StoredTask, memory: &MemoryAccount) -> Self {
-        let StoredTask { task, seq, held, pushes, memo } = stored;
+        let StoredTask { task, seq, held, in_hand, pushes, memo } = stored;
+        let parked = !in_hand && !task.status.state.is_settled();
         let phase = Phase::Task(Tracked::stored(task, seq));
-        Self { owned_elsewhere: held, pushes, memo, ..Self::new(phase, memory) }
+        Self { owned_elsewhere: held, parked, pushes, memo, ..Self::new(phase, memory) }
     }
 
     /// About how many bytes the first entry adds to what is said with it: the message that opens the task.
     pub(super) fn opening_bytes(&self) -> usize {
         match &self.phase {
-            Phase::Opening(message) => size::message(message),
+            Phase::Opening(message) => message.as_deref().map_or(0, size::message),
             Phase::Task(_) | Phase::Replied { .. } | Phase::Refused(_) | Phase::Lost(_) => 0,
         }
     }
@@ -318,6 +324,7 @@ impl LiveState {
             self.ring.clear();
         }
         self.owned_elsewhere = stored.held;
+        self.parked = !stored.in_hand && !self.state().is_settled();
         self.pushes |= stored.pushes;
         true
     }
@@ -352,6 +359,7 @@ impl LiveState {
         self.memo_is_old = true;
         if progress.seq >= moved.seq {
             self.owned_elsewhere = moved.held;
+            self.parked = !moved.in_hand && !self.state().is_settled();
         }
         true
     }
@@ -426,6 +434,11 @@ impl LiveState {
     /// As [`Self::answers`], also if the answer is not committed yet.
     pub(super) fn will_answer(&self, turn: Seq) -> bool {
         self.is_answered(turn, self.folded())
+    }
+
+    /// True if the execution of this turn leaves the task at rest: answered, or parked.
+    pub(super) fn will_rest(&self, turn: Seq) -> bool {
+        self.parked || self.will_answer(turn)
     }
 
     fn is_answered(&self, turn: Seq, progress: Progress) -> bool {

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use nuncio_protocol::{
-    CallContext, Caller, Error, Message, Metadata, Result, SendMessageConfiguration, Version,
+    CallContext, Caller, Error, Message, MessageId, Metadata, Result, SendMessageConfiguration, Task, Version,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Core, live::LiveTaskRef, turn::ExecutionInput};
+use super::{Core, executor::Execution, live::LiveTaskRef, turn::ExecutionInput};
 use crate::{
     id::new_id,
     store::{IdempotencyKey, Scope, StoreError, StoredTurn, TurnChange},
@@ -20,6 +20,9 @@ pub(super) struct TurnBody {
     /// The caller's message; `None` if it begins the task, because then the task's history has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) message: Option<Arc<Message>>,
+    /// The id of a message that is in the task's history already. Without it and `message` the turn has the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recorded: Option<MessageId>,
     #[serde(default)]
     pub(super) configuration: SendMessageConfiguration,
     #[serde(default)]
@@ -52,6 +55,7 @@ impl TurnBody {
     fn of(job: &ExecutionInput, message: Option<Arc<Message>>, key: Option<&IdempotencyKey>) -> Self {
         Self {
             message,
+            recorded: None,
             configuration: job.configuration.clone(),
             metadata: job.metadata.clone(),
             claim: key.map(|key| (Arc::clone(&key.key), key.digest)),
@@ -60,6 +64,30 @@ impl TurnBody {
             extensions: job.call.extensions.clone(),
             unproved_tenant: job.call.caller.tenant().is_none(),
         }
+    }
+
+    /// The body of a turn whose message is held back.
+    pub(super) fn held(execution: &Execution) -> Self {
+        Self {
+            message: None,
+            recorded: Some(execution.message.message_id.clone()),
+            configuration: execution.configuration.clone(),
+            metadata: execution.metadata.clone(),
+            claim: None,
+            name: execution.repeat_id.clone(),
+            version: execution.call.version.as_str().to_owned(),
+            extensions: execution.call.extensions.clone(),
+            unproved_tenant: execution.call.caller.tenant().is_none(),
+        }
+    }
+
+    /// The message of the turn: its own, or the one that the task's history has.
+    pub(super) fn take_message(&mut self, task: &Task) -> Option<Arc<Message>> {
+        let own = self.message.take();
+        own.or_else(|| match &self.recorded {
+            Some(id) => task.history.iter().rfind(|message| message.message_id == *id).cloned(),
+            None => task.history.first().cloned(),
+        })
     }
 
     /// The key under which the message is to be recorded.
@@ -76,7 +104,7 @@ impl TurnBody {
         serde_json::from_slice(&turn.body).map_err(StoreError::broken)
     }
 
-    /// True if the turn begins the task.
+    /// True if the log has the message of the turn: it begins the task, or was held back.
     pub(super) fn opens(&self) -> bool {
         self.message.is_none()
     }

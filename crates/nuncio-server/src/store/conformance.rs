@@ -116,7 +116,9 @@ macro_rules! store_conformance {
             outbox::what_is_redriven_is_due_again
             outbox::webhooks_are_forgotten_with_their_tasks
             records::a_record_is_written_only_where_it_is_as_expected
-            records::a_record_stands_or_falls_with_its_entry
+            records::records_stand_or_fall_with_their_entry
+            records::one_of_many_entries_has_a_record
+            turns::parking_drops_the_turns_that_have_begun
             records::records_of_a_call_are_taken_in_order
             records::records_are_listed_by_prefix_in_the_order_of_their_bytes
             records::values_of_every_size_come_back_equal
@@ -162,6 +164,7 @@ macro_rules! store_ownership_conformance {
             owner::an_adopted_task_goes_on_and_is_adopted_again
             owner::what_a_gone_owner_left_is_held_until_it_is_adopted_or_taken
             owner::a_settled_task_of_a_gone_owner_needs_no_adoption
+            owner::a_parked_task_is_in_nobodys_hands
             owner::what_was_committed_outlives_its_owner
             turns::turns_outlive_their_owner
             turns::turns_are_the_owners_alone
@@ -290,7 +293,8 @@ pub(super) fn opening(scope: &Arc<Scope>, id: &str, idempotency: Option<Idempote
         webhook: None,
         push: false,
         memo: None,
-        record: None,
+        records: Vec::new(),
+        park: false,
     }
 }
 

@@ -13,6 +13,8 @@ pub enum Refused {
     NotFound,
     /// Another owner holds the task.
     Held,
+    /// A record that the entry changes is of another version.
+    Record,
     /// The idempotency key is taken.
     KeyTaken,
     /// The store has no capacity for another task.
@@ -25,6 +27,7 @@ impl fmt::Display for Refused {
             Self::Version(seq) => write!(f, "it is at version {}", seq.0),
             Self::NotFound => f.write_str("the task does not exist"),
             Self::Held => f.write_str("another owner holds the task"),
+            Self::Record => f.write_str("a record of the entry is of another version"),
             Self::KeyTaken => f.write_str("the idempotency key is taken"),
             Self::Full => f.write_str("the store has no capacity for another task"),
         }

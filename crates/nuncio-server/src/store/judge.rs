@@ -15,7 +15,7 @@
 
 use nuncio_protocol::Seq;
 
-use super::Refused;
+use super::{Expect, RecordChange, Refused, StoreError};
 
 /// Accepted, or the reason of the refusal.
 pub(super) type Judgement = Result<(), Refused>;
@@ -80,6 +80,27 @@ pub(super) fn reserved_creation(reservation: Option<ReservationFacts>, take: boo
         Some(reservation) if !reservation.is_mine && !take => Err(Refused::Held),
         Some(_) => Ok(()),
     }
+}
+
+/// Checks the changes of records of an entry, in their order. `version` finds the stored version of a record, 0 for
+/// none.
+pub(super) fn records(
+    changes: &[RecordChange],
+    mut version: impl FnMut(&RecordChange) -> Result<u64, StoreError>,
+) -> Result<Judgement, StoreError> {
+    for (place, change) in changes.iter().enumerate() {
+        let earlier = changes[..place].iter().rfind(|earlier| earlier.name() == change.name());
+        let found = match earlier {
+            // An entry changes a record once; a second change has nothing to expect.
+            Some(_) if change.expect() != Expect::Anything => return Ok(Err(Refused::Record)),
+            Some(_) => continue,
+            None => version(change)?,
+        };
+        if change.expect().check(found).is_err() {
+            return Ok(Err(Refused::Record));
+        }
+    }
+    Ok(Ok(()))
 }
 
 /// Checks an idempotency key for a task or for a reservation.

@@ -33,7 +33,7 @@ use self::{
 };
 use super::{
     Commit, IdempotencyKey, IdempotentAnswer, Outcome, Projection, Refused, Scope, Store, StoreError,
-    StoredTask, StoredTurn, busy_after,
+    StoredTask, StoredTurn,
     judge::{self, TaskFacts},
     references,
 };
@@ -233,10 +233,12 @@ impl Stored {
     fn read(&self, me: Owner) -> StoredTask {
         let pushes = !self.webhooks.is_empty();
         let memo = self.memo.clone();
+        let facts = self.facts(me, &self.scope);
         StoredTask {
             task: self.task(Projection::WHOLE),
             seq: self.seq(),
-            held: self.facts(me, &self.scope).is_held(),
+            held: facts.is_held(),
+            in_hand: facts.in_hand,
             pushes,
             memo,
         }
@@ -256,8 +258,13 @@ impl Stored {
         if state.is_terminal() {
             self.turns = Vec::new();
         } else if state.is_interrupted() {
-            self.turns.retain(|turn| !turn.begun);
+            self.delete_begun_turns();
         }
+    }
+
+    /// Deletes the turns that have begun.
+    fn delete_begun_turns(&mut self) {
+        self.turns.retain(|turn| !turn.begun);
     }
 
     /// The tasks that its messages refer to.
@@ -275,9 +282,10 @@ impl MemoryInner {
         let facts = stored.as_ref().map(|stored| stored.facts(me, &commit.scope));
         judge::entry(facts, commit.expected, commit.take)?;
         let stored = stored.ok_or(Refused::NotFound)?;
+        self.records.check(&commit.records)?;
         stored.keys.extend(take_key(&mut self.answers, &self.reservations, &commit)?);
         stored.owner = me;
-        stored.busy = busy_after(&commit.event).unwrap_or(stored.busy);
+        stored.busy = commit.busy_after().unwrap_or(stored.busy);
         commit.turn.iter().for_each(|turn| stored.keep(turn.clone()));
         if let Some(memo) = &commit.memo {
             stored.memo = Some(memo.clone());
@@ -285,13 +293,14 @@ impl MemoryInner {
         for parent in references(&commit.event) {
             self.children.entry(parent.clone()).or_default().insert(commit.task_id.clone());
         }
-        if let Some(record) = &commit.record {
-            self.records.replace(record);
-        }
+        self.records.apply(&commit.records);
         self.bytes += stored.add_bytes(&commit);
         stored.log.push((commit.at, Arc::clone(&commit.event)));
         self.push(&commit);
         let Some(stored) = self.tasks.get_mut(&commit.task_id) else { return Ok(()) };
+        if commit.park {
+            stored.delete_begun_turns();
+        }
         if let Some(status) = commit.event.status() {
             let state = status.state;
             if let Some(snapshot) = commit.snapshot {
@@ -308,6 +317,7 @@ impl MemoryInner {
 
     fn create(&mut self, me: Owner, commit: &Commit) -> Result<(), Refused> {
         judge::creation(self.tasks.get(&commit.task_id).map(|stored| stored.seq()))?;
+        self.records.check(&commit.records)?;
         let unfinished = self.tasks.len() - self.finished.len();
         // Finished tasks would be deleted to make room; unfinished ones never are.
         let is_full = self.bytes > self.max_bytes && self.finished.is_empty() && self.replies.is_empty();
@@ -328,7 +338,7 @@ impl MemoryInner {
             status: (Timestamp::EPOCH, TaskState::Unspecified),
             keys: key.into_iter().collect(),
             owner: me,
-            busy: busy_after(&commit.event).unwrap_or(true),
+            busy: commit.busy_after().unwrap_or(true),
             turns: commit.turn.iter().cloned().collect(),
             webhooks: BTreeMap::new(),
             memo: commit.memo.clone(),
@@ -338,13 +348,14 @@ impl MemoryInner {
         if let Some((_, state)) = status {
             stored.delete_turns(state);
         }
+        if commit.park {
+            stored.delete_begun_turns();
+        }
         for parent in references(&commit.event) {
             self.children.entry(parent.clone()).or_default().insert(commit.task_id.clone());
         }
         self.tasks.insert(commit.task_id.clone(), Box::new(stored));
-        if let Some(record) = &commit.record {
-            self.records.replace(record);
-        }
+        self.records.apply(&commit.records);
         self.push(commit);
         self.scopes.entry(Arc::clone(&commit.scope)).or_default().moving.insert(commit.task_id.clone());
         self.count(&commit.scope.agent, None, Some(TaskState::Unspecified));

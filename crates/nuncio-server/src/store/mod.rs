@@ -66,7 +66,7 @@ pub use self::{
         Attempt, Backlog, Delivery, DeliveryId, DeliveryOutcome, DeliveryQuery, DeliveryState, FailureCause,
         Lease, Leased, Leases, MAX_WEBHOOKS, Outbox, Owed, Redrive, Settled, Then, Webhook,
     },
-    records::{Expect, PutRecord, Record, RecordQuery, Records},
+    records::{Expect, PutRecord, Record, RecordChange, RecordQuery, Records},
     scope::Scope,
     signals::{Heard, NET_INTERVAL, POLL_INTERVAL, Polling, Signals, Subscription, Topic},
     task_log::{

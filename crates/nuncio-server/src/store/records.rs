@@ -74,6 +74,56 @@ pub struct PutRecord {
     pub expect: Expect,
 }
 
+/// A change of a record that is made in one transaction with an entry of a task's log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RecordChange {
+    /// Writes the record.
+    Put(PutRecord),
+    /// Deletes the record of this version.
+    Delete {
+        /// The kind.
+        kind: Arc<str>,
+        /// The name within its kind.
+        key: Arc<str>,
+        /// The version that must be stored.
+        version: u64,
+    },
+}
+
+impl RecordChange {
+    /// The kind and the key of the record.
+    pub(crate) fn name(&self) -> (&Arc<str>, &Arc<str>) {
+        match self {
+            Self::Put(put) => (&put.kind, &put.key),
+            Self::Delete { kind, key, .. } => (kind, key),
+        }
+    }
+
+    /// The condition on the stored version.
+    pub(crate) fn expect(&self) -> Expect {
+        match self {
+            Self::Put(put) => put.expect,
+            Self::Delete { version, .. } => Expect::Version(*version),
+        }
+    }
+
+    /// The version after the change of a record of this version; 0 stands for none.
+    pub(crate) fn version_after(&self, found: u64) -> u64 {
+        match self {
+            Self::Put(_) => found + 1,
+            Self::Delete { .. } => 0,
+        }
+    }
+
+    /// The number of bytes that it writes.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Put(put) => put.value.len(),
+            Self::Delete { .. } => 0,
+        }
+    }
+}
+
 /// A condition on the stored version, so that a writer does not overwrite a version that it has not seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Expect {

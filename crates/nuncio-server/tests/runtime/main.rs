@@ -17,6 +17,7 @@ mod memo;
 mod memory;
 mod names;
 mod once;
+mod parked;
 mod push;
 mod push_races;
 mod races;

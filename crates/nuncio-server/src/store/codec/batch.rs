@@ -6,7 +6,7 @@ use bytes::Bytes;
 use nuncio_protocol::{ContextId, Event, Seq, TaskId, TaskState, Timestamp};
 
 use super::{Blob, Segment, Snapshot};
-use crate::store::{Commit, IdempotencyKey, PutRecord, Scope, StoredTurn, Webhook, busy_after, references};
+use crate::store::{Commit, IdempotencyKey, RecordChange, Scope, StoredTurn, Webhook, references};
 
 /// The turns of its task that a write deletes before it adds its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -52,8 +52,8 @@ pub(in crate::store) struct TaskWrite {
     pub(in crate::store) webhook: Option<Webhook>,
     /// The memo of the last entry that has one.
     pub(in crate::store) memo: Option<Bytes>,
-    /// Those of the entries, in their order.
-    pub(in crate::store) records: Vec<PutRecord>,
+    /// The changes of records of the first entry; further entries never have some.
+    pub(in crate::store) records: Vec<RecordChange>,
     /// The entries to deliver to webhooks, including the webhook of this write, with the time of each.
     pub(in crate::store) owed: Vec<(Seq, Timestamp)>,
     /// The tasks that the entries refer to.
@@ -107,7 +107,7 @@ impl TaskWrite {
             turns: Vec::new(),
             webhook: commit.webhook.clone(),
             memo: None,
-            records: Vec::new(),
+            records: commit.records.clone(),
             owed: Vec::new(),
             parents: Vec::new(),
             blobs: Vec::new(),
@@ -120,12 +120,13 @@ impl TaskWrite {
 
     /// True if the entry can join this write. An entry that takes a key or the task, or that comes after the
     /// end of the task, may be refused where the one before it is not; an entry with a webhook causes no
-    /// deliveries of those before it. Such entries begin a new write.
+    /// deliveries of those before it; an entry with records may be refused. Such entries begin a new write.
     fn goes_on_with(&self, commit: &Commit) -> bool {
         commit.expected == self.last
             && !self.ends()
             && commit.idempotency.is_none()
             && commit.webhook.is_none()
+            && commit.records.is_empty()
             && !commit.take
             && commit.scope == self.scope
     }
@@ -139,7 +140,7 @@ impl TaskWrite {
         if let Some(segment) = self.segments.last_mut() {
             segment.push(self.last, commit.at, &commit.event, self.large, &mut self.blobs);
         }
-        self.busy = busy_after(&commit.event).or(self.busy);
+        self.busy = commit.busy_after().or(self.busy);
         if let Some(turn) = &commit.turn {
             self.turns.retain(|kept| kept.id != turn.id);
             self.turns.push(turn.clone());
@@ -147,7 +148,6 @@ impl TaskWrite {
         if commit.memo.is_some() {
             self.memo.clone_from(&commit.memo);
         }
-        self.records.extend(commit.record.as_deref().cloned());
         if commit.push {
             self.owed.push((self.last, commit.at));
         }
@@ -158,11 +158,19 @@ impl TaskWrite {
                 self.drops = Drops::All;
                 self.turns.clear();
             } else if status.state.is_interrupted() {
-                self.drops = self.drops.max(Drops::Begun);
-                self.turns.retain(|turn| !turn.begun);
+                self.drop_begun();
             }
         }
+        if commit.park {
+            self.drop_begun();
+        }
         self.entries.push((place, commit));
+    }
+
+    /// Deletes the turns that have begun, stored ones and those of this write.
+    fn drop_begun(&mut self) {
+        self.drops = self.drops.max(Drops::Begun);
+        self.turns.retain(|turn| !turn.begun);
     }
 
     fn end(&mut self) {

@@ -210,7 +210,8 @@ pub async fn an_event_costs_its_own_size(store: Arc<dyn Store>) {
             webhook: None,
             push: false,
             memo: None,
-            record: None,
+            records: Vec::new(),
+            park: false,
         };
         assert_eq!(commit_one(&*store, entry).await, Ok(()), "{expected}");
     }

@@ -80,6 +80,37 @@ fn known(writer: Writer) -> (Arc<Scope>, nuncio_protocol::Task, Seq) {
     (writer.scope, writer.task, writer.seq)
 }
 
+/// A parked task is not adopted, is held by nobody, and goes on with any owner; the next entry that does not park it
+/// puts it into the hands of its writer.
+pub async fn a_parked_task_is_in_nobodys_hands<H: Handles>(handles: &H) {
+    let gone = handles.open().await;
+    let store: Arc<dyn Store> = gone.clone();
+    let ann = scope("ann");
+    let opens = Commit { park: true, ..opening(&ann, "t-opened", None) };
+    assert_eq!(commit_one(&*store, opens).await, Ok(()));
+    let mut parked = working(&store, "agent", "t-parked").await;
+    let entry = parked.entry(parked.chunk_event("a", "x"));
+    assert_eq!(parked.offer(Commit { park: true, ..entry }).await, Ok(()));
+    let mut resumed = working(&store, "agent", "t-resumed").await;
+    let entry = resumed.entry(resumed.chunk_event("a", "x"));
+    assert_eq!(resumed.offer(Commit { park: true, ..entry }).await, Ok(()));
+    resumed.status(TaskState::Working, 3).await;
+    let (task, seq) = (parked.task.clone(), parked.seq);
+    drop((store, parked, resumed));
+    handles.die(gone).await;
+
+    let store: Arc<dyn Store> = handles.open().await;
+    assert_eq!(ids(&adopted(&*store, "agent", 100).await), BTreeSet::from(["t-resumed"]));
+    for id in ["t-opened", "t-parked"] {
+        let found = works(store.task(&ann, &id.into()).await);
+        assert!(found.is_some_and(|found| !found.held && !found.task.status.state.is_settled()), "{id}");
+    }
+    let mut next = Writer::open(&store, &ann, task, seq);
+    let entry = next.entry(next.chunk_event("a", "y"));
+    assert_eq!(next.offer(Commit { park: true, ..entry }).await, Ok(()), "any owner writes to it");
+    next.status(TaskState::Completed, 4).await;
+}
+
 /// A start with very many orphans adopts them in several calls.
 pub async fn adoption_is_bounded<H: Handles>(handles: &H) {
     let gone = handles.open().await;

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use nuncio_protocol::Seq;
 
-use super::{Handles, Writer, at, commit, commit_one, creation, opening, scope, works};
-use crate::store::{Commit, Expect, PutRecord, Record, RecordQuery, Records, Refused, Store};
+use super::{Handles, Writer, at, commit, commit_one, creation, opening, scope, stored, works};
+use crate::store::{Commit, Expect, PutRecord, Record, RecordChange, RecordQuery, Records, Refused, Store};
 
 const RECORD_COUNT: usize = 24;
 
@@ -36,33 +36,84 @@ async fn keys(store: &dyn Store, kind: &str) -> Vec<String> {
     works(store.records(&query).await).into_iter().map(|record| record.key).collect()
 }
 
-/// The record of an entry is written with it, whatever is there, or not at all.
-pub async fn a_record_stands_or_falls_with_its_entry(store: Arc<dyn Store>) {
+/// Records change with their entry or not at all, and an entry whose records are of other versions is refused.
+pub async fn records_stand_or_fall_with_their_entry(store: Arc<dyn Store>) {
     let ann = scope("ann");
-    let with = |value: &str, entry: Commit| {
-        // What a record of an entry expects does not count.
-        Commit { record: Some(Box::new(put("k", "a", value, 3, Expect::Version(9)))), ..entry }
+    let change = |key: &str, value: &str, expect| RecordChange::Put(put("k", key, value, 3, expect));
+    let delete = |key: &str, version| RecordChange::Delete { kind: "k".into(), key: key.into(), version };
+    let with = |entry: Commit, records: &[RecordChange]| Commit { records: records.to_vec(), ..entry };
+    let found = async |key: &str| {
+        let record = works(store.record("k", key).await);
+        record.map(|record| (String::from_utf8_lossy(&record.value).into_owned(), record.version))
     };
-    let found = async || works(store.record("k", "a").await).map(|record| (record.value, record.version));
-    let kept = |value: &'static str, version| Some((Bytes::from_static(value.as_bytes()), version));
-    assert_eq!(commit_one(&*store, with("1", opening(&ann, "t-1", None))).await, Ok(()));
-    assert_eq!(found().await, kept("1", 1), "with the creation");
-    assert!(commit_one(&*store, with("2", opening(&ann, "t-1", None))).await.is_err());
-    assert_eq!(found().await, kept("1", 1), "nothing comes of a refused entry");
+    let kept = |value: &str, version| Some((value.to_owned(), version));
+    let first = [change("a", "1", Expect::Absent), change("b", "1", Expect::Anything)];
+    assert_eq!(commit_one(&*store, with(opening(&ann, "t-1", None), &first)).await, Ok(()));
+    assert_eq!((found("a").await, found("b").await), (kept("1", 1), kept("1", 1)), "with the creation");
+
+    let refused = with(opening(&ann, "t-1", None), &[change("a", "2", Expect::Anything)]);
+    assert_eq!(commit_one(&*store, refused).await, Err(Refused::Version(Seq(1))), "the task is there");
+    let refused = with(opening(&ann, "t-2", None), &[change("a", "2", Expect::Absent)]);
+    assert_eq!(commit_one(&*store, refused).await, Err(Refused::Record));
+    assert_eq!(stored(&*store, &ann, &"t-2".into()).await, None, "no task comes of a refused entry");
+    assert_eq!(found("a").await, kept("1", 1), "and no record");
+
     let mut writer = Writer::open(&store, &ann, creation("t-1", "c-1", 1), Seq(1));
-    let entry = writer.entry(writer.chunk_event("a", "x"));
-    assert_eq!(writer.offer(with("2", entry)).await, Ok(()));
-    assert_eq!(found().await, kept("2", 2), "in place of the one that was there");
-    assert_eq!(put_one(&*store, put("k", "a", "3", 4, Expect::Version(2))).await, Ok(3), "a record as any");
-    let event = writer.chunk_event("a", "x");
-    let mut batch = vec![with("4", writer.entry(event.clone()))];
-    writer.advance(&event);
-    batch.push(with("5", writer.entry(writer.chunk_event("a", "x"))));
-    batch.push(with("6", opening(&ann, "t-1", None)));
+    let cases: &[(&[RecordChange], Result<(), Refused>)] = &[
+        (&[change("a", "2", Expect::Version(1)), change("c", "2", Expect::Version(1))], Err(Refused::Record)),
+        (&[change("a", "2", Expect::Version(2))], Err(Refused::Record)),
+        (&[delete("a", 2)], Err(Refused::Record)),
+        (&[delete("c", 1)], Err(Refused::Record)),
+        (&[change("a", "2", Expect::Anything), change("a", "2", Expect::Version(2))], Err(Refused::Record)),
+        (&[change("a", "2", Expect::Version(1)), delete("b", 1)], Ok(())),
+    ];
+    for (records, wanted) in cases {
+        let entry = writer.entry(writer.chunk_event("a", "x"));
+        assert_eq!(writer.offer(with(entry, records)).await, *wanted, "{records:?}");
+        let after = if wanted.is_ok() { (kept("2", 2), None) } else { (kept("1", 1), kept("1", 1)) };
+        assert_eq!((found("a").await, found("b").await), after, "{records:?}");
+    }
+
+    // In a batch each entry is checked against the records that those before it have left.
+    let mut batch = Vec::new();
+    for records in [
+        [change("a", "3", Expect::Version(2))],
+        [change("a", "4", Expect::Version(3))],
+        [delete("a", 4)],
+        [change("a", "5", Expect::Absent)],
+    ] {
+        let event = writer.chunk_event("a", "x");
+        batch.push(with(writer.entry(event.clone()), &records));
+        writer.advance(&event);
+    }
+    batch.push(with(opening(&ann, "t-2", None), &[change("a", "6", Expect::Version(7))]));
+    batch.push(with(opening(&ann, "t-3", None), &[change("a", "6", Expect::Version(1))]));
     let results = commit(&*store, batch).await;
-    assert!(results[0].is_ok() && results[1].is_ok() && results[2].is_err(), "{results:?}");
-    let last = found().await.map(|(value, _)| value);
-    assert_eq!(last, Some(Bytes::from_static(b"5")), "the last of a batch, of those that stand");
+    let wanted = [Ok(()), Ok(()), Ok(()), Ok(()), Err(Refused::Record), Ok(())];
+    assert_eq!(results, wanted);
+    assert_eq!(found("a").await, kept("6", 2));
+    assert_eq!(put_one(&*store, put("k", "a", "7", 4, Expect::Version(2))).await, Ok(3), "a record as any");
+}
+
+/// Of many entries that expect the same version of a record, in tasks of their own, one is accepted.
+pub async fn one_of_many_entries_has_a_record(store: Arc<dyn Store>) {
+    let ann = scope("ann");
+    for (round, expect) in [Expect::Absent, Expect::Version(1), Expect::Version(2)].into_iter().enumerate() {
+        let offers = (0..8).map(|i| {
+            let records = vec![RecordChange::Put(put("k", "a", "x", 3, expect))];
+            let entry = Commit { records, ..opening(&ann, &format!("t-{round}-{i}"), None) };
+            let store = &store;
+            async move { commit_one(&**store, entry).await }
+        });
+        let results = join_all(offers).await;
+        assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1, "{results:?}");
+        assert!(
+            results
+                .iter()
+                .flat_map(|result| result.as_ref().err())
+                .all(|refused| *refused == Refused::Record)
+        );
+    }
 }
 
 /// Versions begin at 1 and grow; a writer that expects another version changes nothing and gets the stored

@@ -215,7 +215,7 @@ pub async fn what_others_write_is_seen_to_move<H: Handles>(handles: &H) {
     writers[0].chunk("a", "x").await;
     let mut moved = works(other.changed_since(&known).await);
     moved.sort();
-    let seen = |id: &str, held| Moved { id: id.into(), seq: Seq(2), held };
+    let seen = |id: &str, held| Moved { id: id.into(), seq: Seq(2), held, in_hand: held };
     assert_eq!(moved, [seen("t-1", true), seen("t-3", true)], "their owner works on them");
     writers[0].status(TaskState::InputRequired, 3).await;
     let moved = works(other.changed_since(&known[..1]).await);

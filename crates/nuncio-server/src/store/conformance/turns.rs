@@ -41,6 +41,25 @@ pub async fn unknown_turns_and_turns_of_unknown_tasks_are_not_found(store: Arc<d
     assert_eq!(begin(&*store, &twin, "1").await, Err(Refused::NotFound), "a turn is of one task");
 }
 
+/// A parked task keeps the turns that wait, and loses those that have begun, also the one of the entry itself.
+pub async fn parking_drops_the_turns_that_have_begun(store: Arc<dyn Store>) {
+    let mut writer = Writer::create(&store, &scope("ann"), "t-1", "c-1", 1).await;
+    for id in ["1", "2"] {
+        queue(&*store, &writer, id).await;
+    }
+    assert_eq!(begin(&*store, &writer, "1").await, Ok(()));
+    let entry = writer.entry(writer.chunk_event("a", "x"));
+    let parks = Commit { park: true, turn: Some(begun("3")), ..entry };
+    assert_eq!(writer.offer(parks).await, Ok(()));
+    for (id, wanted) in [("1", Err(Refused::NotFound)), ("2", Ok(())), ("3", Err(Refused::NotFound))] {
+        assert_eq!(begin(&*store, &writer, id).await, wanted, "{id}");
+    }
+    let opens = Commit { park: true, turn: Some(begun("1")), ..opening(&scope("ann"), "t-2", None) };
+    assert_eq!(commit_one(&*store, opens).await, Ok(()));
+    let opened = Writer::open(&store, &scope("ann"), creation("t-2", "c-1", 1), nuncio_protocol::Seq(1));
+    assert_eq!(begin(&*store, &opened, "1").await, Err(Refused::NotFound));
+}
+
 /// A terminal status deletes every turn, an interrupted one those that have begun, any other none.
 pub async fn a_status_drops_the_turns_that_it_ends(store: Arc<dyn Store>) {
     for (i, state) in TaskState::ALL.iter().copied().skip(1).enumerate() {

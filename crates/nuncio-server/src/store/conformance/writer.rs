@@ -62,7 +62,8 @@ impl Writer {
             webhook: None,
             push: false,
             memo: None,
-            record: None,
+            records: Vec::new(),
+            park: false,
         }
     }
 

@@ -13,7 +13,10 @@ use foldhash::fast::RandomState;
 use nuncio_protocol::Timestamp;
 
 use super::MemoryStore;
-use crate::store::{Expect, PutRecord, Record, RecordQuery, Records, Refused, StoreError};
+use crate::store::{
+    Expect, PutRecord, Record, RecordChange, RecordQuery, Records, Refused, StoreError,
+    judge::{self, Judgement},
+};
 
 #[derive(Debug, Default)]
 pub(super) struct RecordTable(HashMap<Arc<str>, KindRecords, RandomState>);
@@ -102,10 +105,26 @@ impl RecordTable {
         Ok(found + 1)
     }
 
-    /// Writes a record in place of the one that is there.
-    pub(super) fn replace(&mut self, put: &PutRecord) {
-        // Nothing is expected, so nothing is refused.
-        let _ = self.put(PutRecord { expect: Expect::Anything, ..put.clone() });
+    /// Checks the changes of an entry.
+    pub(super) fn check(&self, changes: &[RecordChange]) -> Judgement {
+        let version = |change: &RecordChange| {
+            let (kind, key) = change.name();
+            Ok(self.0.get(kind).map_or(0, |kind| kind.version(key)))
+        };
+        // Only a store that reads from elsewhere can fail.
+        judge::records(changes, version).unwrap_or(Err(Refused::Record))
+    }
+
+    /// Makes the changes of an entry, which were checked.
+    pub(super) fn apply(&mut self, changes: &[RecordChange]) {
+        for change in changes {
+            match change {
+                RecordChange::Put(put) => {
+                    drop(self.put(PutRecord { expect: Expect::Anything, ..put.clone() }));
+                }
+                RecordChange::Delete { kind, key, .. } => drop(self.forget(kind, key, Expect::Anything)),
+            }
+        }
     }
 
     pub(super) fn forget(&mut self, kind: &str, key: &str, expect: Expect) -> Result<bool, Refused> {

@@ -37,8 +37,8 @@ impl TaskLog for MemoryStore {
         let inner = self.lock();
         let moved = |(id, seq): &(TaskId, Seq)| {
             let stored = inner.tasks.get(id).filter(|stored| stored.seq() > *seq)?;
-            let held = stored.facts(self.me, &stored.scope).is_held();
-            Some(Moved { id: id.clone(), seq: stored.seq(), held })
+            let facts = stored.facts(self.me, &stored.scope);
+            Some(Moved { id: id.clone(), seq: stored.seq(), held: facts.is_held(), in_hand: facts.in_hand })
         };
         Ok(known.iter().filter_map(moved).collect())
     }

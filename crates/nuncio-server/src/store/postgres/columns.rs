@@ -1,6 +1,11 @@
 //! Writes as columns: one array per column and one statement per table, for any number of tasks.
 
-use std::{borrow::Cow, collections::BTreeMap, future::Future, pin::Pin};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+    future::Future,
+    pin::Pin,
+};
 
 use tokio_postgres::{Error, types::ToSql};
 use uuid::Uuid;
@@ -12,7 +17,7 @@ use super::{
     read::number,
 };
 use crate::store::{
-    StoreError,
+    Expect, RecordChange, StoreError,
     codec::{Body, Drops, Snapshot, TaskWrite, state_code},
 };
 
@@ -93,6 +98,23 @@ const RECORDS: &str = "INSERT INTO records (kind, key, version, at, value)
   FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[]) AS n(kind, key, at, value) ORDER BY kind, key
   ON CONFLICT (kind, key) DO UPDATE
     SET version = records.version + 1, at = excluded.at, value = excluded.value";
+
+const INSERT_RECORDS: &str = "INSERT INTO records (kind, key, version, at, value)
+  SELECT kind, key, 1, at, value
+  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[]) AS n(kind, key, at, value) ORDER BY kind, key";
+
+/// Replaces records of known versions. Fails with a division by zero unless all of them are there.
+const UPDATE_RECORDS: &str = "WITH done AS (
+      UPDATE records r SET version = r.version + 1, at = n.at, value = n.value
+      FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bigint[]) AS n(kind, key, at, value, version)
+      WHERE r.kind = n.kind AND r.key = n.key AND r.version = n.version RETURNING 1)
+  SELECT 1 / (count(*) = $6::bigint)::int FROM done";
+
+/// Deletes records of known versions. Fails with a division by zero unless all of them are there.
+const DELETE_RECORDS: &str = "WITH done AS (
+      DELETE FROM records r USING unnest($1::text[], $2::text[], $3::bigint[]) AS n(kind, key, version)
+      WHERE r.kind = n.kind AND r.key = n.key AND r.version = n.version RETURNING 1)
+  SELECT 1 / (count(*) = $4::bigint)::int FROM done";
 
 pub(super) type Param<'a> = Box<dyn ToSql + Sync + Send + 'a>;
 
@@ -334,18 +356,68 @@ pub(super) fn answers<'a>(writes: &[&'a Ready]) -> Option<Step<'a>> {
 }
 
 /// Writes the records of the writes in place of those that are there; of several of one key the last.
-pub(super) fn records<'a>(writes: &[&'a Ready]) -> Option<Step<'a>> {
-    let all = writes.iter().flat_map(|w| &w.write.records);
-    let last: BTreeMap<_, _> = all.map(|put| ((&*put.kind, &*put.key), put)).collect();
-    (!last.is_empty()).then(|| {
-        step!(
-            RECORDS,
-            last.keys().map(|(kind, _)| text(kind)).collect::<Vec<_>>(),
-            last.keys().map(|(_, key)| text(key)).collect::<Vec<_>>(),
-            last.values().map(|put| put.at.as_millis()).collect::<Vec<_>>(),
-            last.values().map(|put| &put.value[..]).collect::<Vec<_>>(),
-        )
-    })
+/// The statements that change records: those of one statement are different records, in the order of their names.
+pub(super) fn records<'a>(writes: &[&'a Ready]) -> Vec<Step<'a>> {
+    let mut rounds: Vec<BTreeMap<(&str, &str), &'a RecordChange>> = Vec::new();
+    let mut seen: HashMap<(&str, &str), usize> = HashMap::new();
+    for change in writes.iter().flat_map(|w| &w.write.records) {
+        let (kind, key) = change.name();
+        let round = seen.entry((kind, key)).or_default();
+        if *round == rounds.len() {
+            rounds.push(BTreeMap::new());
+        }
+        rounds[*round].insert((kind, key), change);
+        *round += 1;
+    }
+    rounds.iter().flat_map(record_round).collect()
+}
+
+/// The statements for changes of different records.
+fn record_round<'a>(changes: &BTreeMap<(&str, &str), &'a RecordChange>) -> Vec<Step<'a>> {
+    let (mut upserts, mut inserts, mut updates, mut deletes) = (vec![], vec![], vec![], vec![]);
+    for change in changes.values() {
+        match change {
+            RecordChange::Delete { kind, key, version } => deletes.push((kind, key, *version as i64)),
+            RecordChange::Put(put) => match put.expect {
+                Expect::Anything => upserts.push(put),
+                Expect::Absent => inserts.push(put),
+                Expect::Version(version) => updates.push((put, version as i64)),
+            },
+        }
+    }
+    let mut steps = Vec::new();
+    for (sql, puts) in [(RECORDS, upserts), (INSERT_RECORDS, inserts)] {
+        if !puts.is_empty() {
+            steps.push(step!(
+                sql,
+                puts.iter().map(|put| text(&put.kind)).collect::<Vec<_>>(),
+                puts.iter().map(|put| text(&put.key)).collect::<Vec<_>>(),
+                puts.iter().map(|put| put.at.as_millis()).collect::<Vec<_>>(),
+                puts.iter().map(|put| &put.value[..]).collect::<Vec<_>>(),
+            ));
+        }
+    }
+    if !updates.is_empty() {
+        steps.push(step!(
+            UPDATE_RECORDS,
+            updates.iter().map(|(put, _)| text(&put.kind)).collect::<Vec<_>>(),
+            updates.iter().map(|(put, _)| text(&put.key)).collect::<Vec<_>>(),
+            updates.iter().map(|(put, _)| put.at.as_millis()).collect::<Vec<_>>(),
+            updates.iter().map(|(put, _)| &put.value[..]).collect::<Vec<_>>(),
+            updates.iter().map(|(_, version)| *version).collect::<Vec<_>>(),
+            updates.len() as i64,
+        ));
+    }
+    if !deletes.is_empty() {
+        steps.push(step!(
+            DELETE_RECORDS,
+            deletes.iter().map(|(kind, ..)| text(kind)).collect::<Vec<_>>(),
+            deletes.iter().map(|(_, key, _)| text(key)).collect::<Vec<_>>(),
+            deletes.iter().map(|(.., version)| *version).collect::<Vec<_>>(),
+            deletes.len() as i64,
+        ));
+    }
+    steps
 }
 
 /// Inserts scopes; existing ones stay.

@@ -12,7 +12,7 @@ use super::{
     read::seq,
 };
 use crate::store::{
-    Refused, StoreError,
+    RecordChange, Refused, StoreError,
     codec::{TaskWrite, state_of},
     judge::{self, ReservationFacts, TaskFacts},
 };
@@ -36,6 +36,10 @@ const TAKEN: &str = "SELECT a.scope, a.key FROM unnest($1::uuid[], $2::text[]) A
 const RESERVED: &str =
     "SELECT id, scope, owner FROM reservations WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE";
 
+const RECORD_VERSIONS: &str = "SELECT r.kind, r.key, r.version FROM records r
+  JOIN (SELECT DISTINCT * FROM unnest($1::text[], $2::text[])) AS n(kind, key) ON r.kind = n.kind AND r.key = n.key
+  ORDER BY r.kind, r.key FOR UPDATE OF r";
+
 /// The state of a batch's tasks, reservations and keys.
 pub(super) struct Judge {
     me: i64,
@@ -43,6 +47,8 @@ pub(super) struct Judge {
     /// Scope and owner of each reservation.
     reserved: HashMap<TaskId, (Uuid, i64)>,
     taken: HashSet<(Uuid, Arc<str>)>,
+    /// The versions of the records that the writes change.
+    records: HashMap<(Arc<str>, Arc<str>), u64>,
 }
 
 /// A write and its verdict.
@@ -96,7 +102,26 @@ impl Judge {
                 taken.insert((row.get(0), plain(row.get(1)).into()));
             }
         }
-        Ok(Self { me, tasks, reserved, taken })
+        let records = Self::records(session, writes).await?;
+        Ok(Self { me, tasks, reserved, taken, records })
+    }
+
+    /// Locks and reads the records that these writes change.
+    async fn records(
+        session: &PgSession,
+        writes: &[Ready],
+    ) -> Result<HashMap<(Arc<str>, Arc<str>), u64>, StoreError> {
+        let names = || writes.iter().flat_map(|ready| &ready.write.records).map(RecordChange::name);
+        let kinds: Vec<Cow<'_, str>> = names().map(|(kind, _)| text(kind)).collect();
+        let keys: Vec<Cow<'_, str>> = names().map(|(_, key)| text(key)).collect();
+        let mut found = HashMap::new();
+        if !kinds.is_empty() {
+            for row in session.query(RECORD_VERSIONS, &[&kinds, &keys]).await? {
+                let name = (plain(row.get(0)).into(), plain(row.get(1)).into());
+                found.insert(name, row.get::<_, i64>(2) as u64);
+            }
+        }
+        Ok(found)
     }
 
     /// Checks each write. If a write of several entries is refused, its entries are checked one by one: the
@@ -123,6 +148,8 @@ impl Judge {
         } else {
             judge::entry(found.map(|found| found.facts(self.me, scope)), write.expected, write.take)?;
         }
+        let version = |change: &RecordChange| Ok(self.records.get(&owned(change)).copied().unwrap_or(0));
+        judge::records(&write.records, version).unwrap_or(Err(Refused::Record))?;
         if write.reserved {
             let facts = self
                 .reserved
@@ -133,6 +160,10 @@ impl Judge {
         if let Some(key) = write.key() {
             judge::key(!self.taken.insert((scope, Arc::clone(&key.key))))?;
         }
+        for change in &write.records {
+            let version = self.records.entry(owned(change)).or_default();
+            *version = change.version_after(*version);
+        }
         let busy = write.busy.unwrap_or(found.is_none_or(|found| found.busy));
         self.reserved.remove(&write.id);
         self.tasks.insert(
@@ -141,4 +172,10 @@ impl Judge {
         );
         Ok(())
     }
+}
+
+/// The name of a record, as a key of a map.
+fn owned(change: &RecordChange) -> (Arc<str>, Arc<str>) {
+    let (kind, key) = change.name();
+    (Arc::clone(kind), Arc::clone(key))
 }

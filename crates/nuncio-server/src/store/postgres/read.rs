@@ -45,7 +45,7 @@ const TASK: &str = told!(
 const EVENTS: &str = "SELECT s.body, s.refs FROM tasks t JOIN segments s ON s.task = t.id
   WHERE t.id = $1 AND t.scope = $2 AND s.last_seq > $3 AND s.first_seq <= $4 ORDER BY s.last_seq";
 
-const MOVED: &str = "SELECT k.place, t.seq, (t.busy OR t.pending > 0) AND t.owner <> $3
+const MOVED: &str = "SELECT k.place, t.seq, t.busy OR t.pending > 0, t.owner <> $3
   FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS k(id, seq, place)
   JOIN tasks t ON t.id = k.id WHERE t.seq > k.seq";
 
@@ -111,9 +111,10 @@ impl Told {
 
     /// Makes the result of a [`TASK`] row.
     fn stored(&self, me: i64, task: Task) -> StoredTask {
-        let held = self.0.get::<_, bool>(2) && self.0.get::<_, i64>(3) != me;
+        let in_hand = self.0.get(2);
+        let held = in_hand && self.0.get::<_, i64>(3) != me;
         let memo = self.0.get::<_, Option<Vec<u8>>>(12).map(Bytes::from);
-        StoredTask { task, seq: seq(self.0.get(1)), held, pushes: self.0.get(11), memo }
+        StoredTask { task, seq: seq(self.0.get(1)), held, in_hand, pushes: self.0.get(11), memo }
     }
 }
 
@@ -126,7 +127,8 @@ pub(super) async fn changed_since(
     let rows = store.reads().query(MOVED, &[&ids, &seqs, &store.epoch]).await?;
     let moved = |row: &Row| {
         let (id, _) = known.get(usize::try_from(row.get::<_, i64>(0) - 1).ok()?)?;
-        Some(Moved { id: id.clone(), seq: seq(row.get(1)), held: row.get(2) })
+        let in_hand = row.get(2);
+        Some(Moved { id: id.clone(), seq: seq(row.get(1)), held: in_hand && row.get(3), in_hand })
     };
     Ok(rows.iter().filter_map(moved).collect())
 }

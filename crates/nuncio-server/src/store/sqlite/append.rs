@@ -90,9 +90,7 @@ impl WriteSession {
         }
         drop(insert);
         self.put_blobs(key, write)?;
-        for record in &write.records {
-            self.replace_record(record)?;
-        }
+        self.change_records(&write.records)?;
         for parent in &write.parents {
             let link = "INSERT INTO links (task, parent) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
             self.db.prepare_cached(link)?.execute(params![key, parent.as_str()])?;
@@ -143,7 +141,11 @@ impl WriteSession {
         }
         self.written += body.map_or(0, <[u8]>::len) + artifacts.map_or(0, <[u8]>::len);
         let key = self.db.last_insert_rowid();
-        if let Err(refused) = self.take_name(scope, key, write)? {
+        let judged = match self.check_records(&write.records)? {
+            Ok(()) => self.take_name(scope, key, write)?,
+            refused => refused,
+        };
+        if let Err(refused) = judged {
             self.db.prepare_cached("DELETE FROM tasks WHERE key = ?1")?.execute([key])?;
             return Ok(Err(refused));
         }
@@ -164,6 +166,9 @@ impl WriteSession {
             return Ok(Err(refused));
         }
         let Some(row) = row else { return Ok(Err(Refused::NotFound)) };
+        if let Err(refused) = self.check_records(&write.records)? {
+            return Ok(Err(refused));
+        }
         if let Err(refused) = self.take_key(row.scope, row.key, write)? {
             return Ok(Err(refused));
         }

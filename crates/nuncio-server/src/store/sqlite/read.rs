@@ -32,7 +32,7 @@ fn assemble(db: &Connection, me: i64, row: &Row<'_>) -> Result<StoredTask, Store
     let (seq, in_hand, owner) = (row.get::<_, i64>(1)? as u64, row.get::<_, bool>(2)?, row.get::<_, i64>(3)?);
     let task = draft(db, row, Projection::WHOLE)?.finish(db)?;
     let pushes = row.get(PUSHES)?;
-    Ok(StoredTask { task, seq: Seq(seq), held: in_hand && owner != me, pushes, memo: None })
+    Ok(StoredTask { task, seq: Seq(seq), held: in_hand && owner != me, in_hand, pushes, memo: None })
 }
 
 /// A task under construction, and its key.

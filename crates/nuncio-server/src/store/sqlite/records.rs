@@ -6,8 +6,9 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::{SqliteStore, bounded, write::WriteSession};
 use crate::store::{
-    Expect, PutRecord, Record, RecordQuery, Records, Refused, StoreError,
+    Expect, PutRecord, Record, RecordChange, RecordQuery, Records, Refused, StoreError,
     codec::{millis_from, moment},
+    judge::{self, Judgement},
 };
 
 /// Inserts a record; replaces an existing one only if ?5 is true.
@@ -55,9 +56,26 @@ impl WriteSession {
         puts.iter().map(|put| self.put_record(put)).collect()
     }
 
-    /// Writes a record in place of the one that is there.
-    pub(super) fn replace_record(&mut self, put: &PutRecord) -> Result<(), StoreError> {
-        self.put_expecting(put, Expect::Anything).map(drop)
+    /// Checks the changes of an entry.
+    pub(super) fn check_records(&self, changes: &[RecordChange]) -> Result<Judgement, StoreError> {
+        judge::records(changes, |change| {
+            let (kind, key) = change.name();
+            self.record_version(kind, key)
+        })
+    }
+
+    /// Makes the changes of an entry, which were checked.
+    pub(super) fn change_records(&mut self, changes: &[RecordChange]) -> Result<(), StoreError> {
+        for change in changes {
+            match change {
+                RecordChange::Put(put) => drop(self.put_expecting(put, Expect::Anything)?),
+                RecordChange::Delete { kind, key, .. } => {
+                    let delete = "DELETE FROM records WHERE kind = ?1 AND key = ?2";
+                    self.db.prepare_cached(delete)?.execute([kind, key])?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn put_record(&mut self, put: &PutRecord) -> Result<Result<u64, Refused>, StoreError> {

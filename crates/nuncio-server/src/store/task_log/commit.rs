@@ -6,7 +6,7 @@ use bytes::Bytes;
 use nuncio_protocol::{Event, Message, Seq, Task, TaskId, Timestamp};
 
 use super::{IdempotencyKey, StoredTurn};
-use crate::store::{PutRecord, Scope, Webhook};
+use crate::store::{RecordChange, Scope, Webhook};
 
 /// An entry to append, and everything stored with it.
 #[derive(Clone, Debug)]
@@ -39,11 +39,24 @@ pub struct Commit {
     pub push: bool,
     /// The task's new memo.
     pub memo: Option<Bytes>,
-    /// Written with the entry, in place of the record that is there: its `expect` does not count.
-    pub record: Option<Box<PutRecord>>,
+    /// Changes of records, made with the entry. If one of them expects another version than the stored one,
+    /// the entry is refused ([`Refused::Record`](crate::store::Refused)).
+    pub records: Vec<RecordChange>,
+    /// Parks the task: it is not in progress after the entry, so no owner holds it and none adopts it. Deletes
+    /// its begun turns, as an interrupted status does.
+    pub park: bool,
 }
 
-/// True if a task is in progress after this entry; `None` if the entry does not change that.
+impl Commit {
+    /// True if the task is in progress after this entry; `None` if the entry does not change that.
+    #[must_use]
+    pub fn busy_after(&self) -> Option<bool> {
+        if self.park { Some(false) } else { busy_after(&self.event) }
+    }
+}
+
+/// True if a task is in progress after this event, unless it is [parked](Commit::park); `None` if the event does
+/// not change that.
 #[must_use]
 pub fn busy_after(event: &Event) -> Option<bool> {
     match event {

@@ -15,6 +15,8 @@ pub struct StoredTask {
     /// True if another owner, which may have stopped, holds the task: no one else may write to it before it
     /// is adopted or taken.
     pub held: bool,
+    /// True if it is in progress and not parked, or has a turn that waits to begin.
+    pub in_hand: bool,
     /// True if it has webhooks.
     pub pushes: bool,
     /// The memo that the executor stored.
@@ -30,6 +32,8 @@ pub struct Moved {
     pub seq: Seq,
     /// As [`StoredTask::held`].
     pub held: bool,
+    /// As [`StoredTask::in_hand`].
+    pub in_hand: bool,
 }
 
 /// An entry of a log.

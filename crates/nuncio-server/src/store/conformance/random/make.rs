@@ -136,7 +136,8 @@ impl Run {
             webhook: None,
             push: false,
             memo: entry.at.is_multiple_of(3).then(|| format!("memo {}", self.pieces).into()),
-            record: None,
+            records: Vec::new(),
+            park: false,
         };
         commit.snapshot = self.snapshot(me, &commit);
         Some(commit)
