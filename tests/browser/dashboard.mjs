@@ -1,8 +1,10 @@
 // The dashboard in a real browser: every page in light and dark, what agents say, and actions by keyboard.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { mkdirSync } from "node:fs";
 import { createRequire } from "node:module";
+import { createServer } from "node:net";
 import { join } from "node:path";
 
 import { Hub } from "./hub.mjs";
@@ -252,8 +254,12 @@ const tests = {
   },
 
   async "a delivery is sent again, dead ones are retried, and a host is paused and resumed"({ browser, hub }) {
-    // Nobody listens there.
-    const task = await hub.send("echo", [{ text: "hello" }], { push: { url: "http://127.0.0.1:1/hook" } });
+    // A port on which nobody listens any more.
+    const closed = createServer().listen(0, "127.0.0.1");
+    await once(closed, "listening");
+    const host = `127.0.0.1:${closed.address().port}`;
+    closed.close();
+    const task = await hub.send("echo", [{ text: "hello" }], { push: { url: `http://${host}/hook` } });
     const { context, page, faults } = await open(browser, hub);
     await signIn(page, hub);
     await page.goto(`${hub.admin}/ui/deliveries?task=${encodeURIComponent(task.id)}`);
@@ -268,11 +274,11 @@ const tests = {
     await page.goto(`${hub.admin}/ui/deliveries`);
     await page.fill("form[action='/ui/deliveries/redrive'] [name=since]", "1h");
     await page.keyboard.press("Enter");
-    await page.waitForSelector("#notice:text('retried')");
-    await tabTo(page, "Pause 127.0.0.1:1");
+    await page.waitForSelector("#notice p:text('retried')");
+    await tabTo(page, `Pause ${host}`);
     await page.keyboard.press("Enter");
     await page.waitForSelector("#hosts .is-paused");
-    await tabTo(page, "Resume 127.0.0.1:1");
+    await tabTo(page, `Resume ${host}`);
     await page.keyboard.press("Enter");
     await page.waitForSelector("#hosts .is-ok");
     assert.deepEqual(faults, []);

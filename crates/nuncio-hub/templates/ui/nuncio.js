@@ -130,30 +130,60 @@ function signedOut() {
   say("is-slow", "signed out: reload the page");
 }
 
-// The stream of events, open only while the page is visible: a browser has six connections per host. Without the
-// stream the page asks every five seconds.
+// The stream of events. A browser has six connections per host, so of all visible tabs one holds the stream, by a
+// lock, and tells the others. Without the stream each tab asks every five seconds.
+const others = window.BroadcastChannel && navigator.locks ? new BroadcastChannel("nuncio") : null;
 let stream = null;
 let polling = null;
 let retry = null;
+let release = null;
 function start() {
-  if (stream || document.hidden) return;
-  if (!window.EventSource) return poll();
+  if (release || document.hidden) return;
+  poll();
+  if (!window.EventSource) return;
+  if (!others) {
+    release = () => {};
+    return follow();
+  }
+  const wish = new AbortController();
+  release = () => wish.abort();
+  const held = () => new Promise((done) => {
+    release = done;
+    follow();
+  });
+  navigator.locks.request("nuncio-stream", { signal: wish.signal }, held).catch(() => {});
+  others.postMessage("hello");
+}
+function follow() {
   stream = new EventSource("/ui/api/v1/events");
-  stream.onopen = () => {
+  stream.onopen = () => tell("open");
+  stream.onmessage = () => tell("event");
+  stream.onerror = () => {
+    stream?.close();
+    stream = null;
+    tell("lost");
+    clearTimeout(retry);
+    retry = setTimeout(() => release && follow(), RETRY_MS);
+  };
+}
+function tell(what) {
+  others?.postMessage(what);
+  hear(what);
+}
+function hear(what) {
+  if (document.hidden) return;
+  if (what === "hello") {
+    if (stream?.readyState === 1) others.postMessage("open");
+  } else if (what === "lost") {
+    poll();
+  } else {
     clearInterval(polling);
     polling = null;
     say("is-on", "live");
     plan();
-  };
-  stream.onerror = () => {
-    stream?.close();
-    stream = null;
-    poll();
-    clearTimeout(retry);
-    retry = setTimeout(start, RETRY_MS);
-  };
-  stream.onmessage = plan;
+  }
 }
+if (others) others.onmessage = (event) => hear(event.data);
 function poll() {
   if (polling) return;
   say("is-slow", "every 5 s");
@@ -166,6 +196,8 @@ function stop() {
   clearInterval(polling);
   polling = null;
   clearTimeout(retry);
+  release?.();
+  release = null;
 }
 
 showTimes();
