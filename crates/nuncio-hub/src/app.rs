@@ -391,7 +391,8 @@ impl Hub {
             never = follow(&self.live) => match never {},
             never = self.trail.run() => match never {},
             never = memory::measure(&self.memory) => match never {},
-            never = until(&stopping, self.consents.sweep(&self.fleet)) => match never {},
+            // Boxed, because it is large and waits most of the time.
+            never = until(&stopping, Box::pin(self.consents.sweep(&self.fleet))) => match never {},
             // No agent is added while the hub drains.
             never = until(&stopping, self.live.registry.watch()) => match never {},
         };
