@@ -437,7 +437,8 @@ impl Hub {
             never = self.mailboxes.work() => match never {},
             never = self.trail.run() => match never {},
             never = memory::measure(&self.memory) => match never {},
-            never = until(&stopping, self.consents.sweep(&self.fleet)) => match never {},
+            // Boxed, because it is large and waits most of the time.
+            never = until(&stopping, Box::pin(self.consents.sweep(&self.fleet))) => match never {},
             never = self.samples.run() => match never {},
             never = self.admin_state.tokens.watch() => match never {},
             // No agent is added while the hub drains.

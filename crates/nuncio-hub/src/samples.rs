@@ -191,7 +191,10 @@ pub(crate) fn by_state(stored: &Stored) -> States {
 
 #[cfg(test)]
 mod tests {
-    use nuncio_server::{MemoryAccount, store::MemoryStore};
+    use nuncio_server::{
+        MemoryAccount,
+        store::{MemoryStore, Store},
+    };
     use url::Url;
 
     use super::*;

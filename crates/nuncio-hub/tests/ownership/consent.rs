@@ -9,7 +9,7 @@ use nuncio_protocol::{
 use serde_json::{Value, json};
 
 use crate::{
-    Running,
+    Running, TEST_TIMEOUT,
     wire::{Answer, WIRES, Wire},
 };
 
@@ -20,6 +20,8 @@ async fn start() -> Running {
         let mut agent = Agent::new(AGENT.parse().unwrap(), Demo::Echo.into(), AgentOrigin::File);
         agent.access = AgentAccess::Ask;
         config.agents.push(agent);
+        // gRPC 0.3 cannot name another one.
+        config.default_agent = Some(AGENT.to_owned());
     })
     .await
 }
@@ -111,10 +113,18 @@ async fn nobody_learns_of_a_request_but_its_caller_and_operators() {
     assert!(metrics.contains("\nnuncio_access_requests 1\n"), "{metrics}");
     assert_eq!(decide(&hub, "accept", "bob").await, 200);
     assert_eq!(decide(&hub, "decline", "bob").await, 404);
-    let rows = hub.trail(3).await;
-    let rows: Vec<_> = rows.iter().map(|row| (row["what"].clone(), row["principal"].clone())).collect();
-    assert!(rows.contains(&(json!("access-requested"), json!("ann"))), "{rows:?}");
-    assert!(rows.contains(&(json!("access-accepted"), json!("bob"))), "{rows:?}");
+    let written = async {
+        loop {
+            let rows = hub.trail(1).await;
+            let has = |what: &str, principal: &str| {
+                rows.iter().any(|row| row["what"] == what && row["principal"] == principal)
+            };
+            if has("access-requested", "ann") && has("access-accepted", "bob") {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(TEST_TIMEOUT, written).await.unwrap();
 }
 
 /// A hub that needs no credentials lets anybody call other agents, and not one that has to know its callers.
@@ -132,6 +142,8 @@ async fn an_anonymous_caller_is_asked_for_credentials() {
                 assert_eq!(code, Some(&b"16"[..]), "{}", refused.text());
             }
         }
-        assert!(wire.call(&hub, "echo", None, send()).await.unwrap().is_ok(), "{wire:?}");
+        if wire != Wire::Grpc(Version::V0_3) {
+            assert!(wire.call(&hub, "echo", None, send()).await.unwrap().is_ok(), "{wire:?}");
+        }
     }
 }
