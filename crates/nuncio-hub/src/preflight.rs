@@ -72,20 +72,23 @@ async fn reach(config: &Config) -> Vec<Finding> {
     for agent in &config.agents {
         let key = format!("agents.{}.url", agent.name);
         calls.push(Box::pin(async move {
-            let check = agents::kind_of(&agent.kind).check_reachable(&agent.name);
-            in_time(check).await.err().map(|error| (key, error))
+            let kind = agents::kind_of(&agent.kind);
+            let limit = ANSWER_TIMEOUT + kind.start_time();
+            in_time(kind.check_reachable(&agent.name), limit).await.err().map(|error| (key, error))
         }));
     }
     for (at, issuer) in config.identity.jwt.iter().enumerate() {
         let key = format!("identity.jwt.{at}.issuer");
-        calls.push(Box::pin(async move { in_time(keys_of(issuer)).await.err().map(|error| (key, error)) }));
+        calls.push(Box::pin(async move {
+            in_time(keys_of(issuer), ANSWER_TIMEOUT).await.err().map(|error| (key, error))
+        }));
     }
     join_all(calls).await.into_iter().flatten().collect()
 }
 
-async fn in_time(call: impl Future<Output = Result<()>>) -> Result<()> {
-    let late = || anyhow::anyhow!("no answer within {} seconds", ANSWER_TIMEOUT.as_secs());
-    let called = tokio::time::timeout(ANSWER_TIMEOUT, call).await.unwrap_or_else(|_| Err(late()));
+async fn in_time(call: impl Future<Output = Result<()>>, limit: Duration) -> Result<()> {
+    let late = || anyhow::anyhow!("no answer within {} seconds", limit.as_secs());
+    let called = tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(late()));
     called.context("cannot be reached (--offline skips this check)")
 }
 

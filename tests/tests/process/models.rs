@@ -253,7 +253,7 @@ async fn each_model_that_a_provider_lists_is_an_agent() {
     let checked = cli(&["check", "--config", path(&file)]).await;
     assert_eq!(checked.code, Some(0), "{checked:?}");
     let hub = Hub::of_agents("127.0.0.1:0", &["--config", path(&file)]).await;
-    let card = json(&cli(&["card", &hub.agent("local-llama3"), "-o", "json"]).await);
+    let card = json(&cli(&["card", "get", &hub.agent("local-llama3"), "-o", "json"]).await);
     assert_eq!((text(&card["name"]), card["skills"].as_array().unwrap().len()), ("llama3", 1), "{card}");
     let sent = json(&cli(&["send", &hub.agent("local-tiny"), "hi", "-o", "json"]).await);
     assert_eq!(sent["task"]["artifacts"][0]["parts"][0]["text"], "hello", "{sent}");

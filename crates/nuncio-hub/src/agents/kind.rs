@@ -5,7 +5,7 @@
 //!              may fail, may wait             cannot wait; the agent is served
 //! ```
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Result;
 use async_trait::async_trait;
@@ -62,6 +62,11 @@ pub(crate) trait Kind: Send + Sync {
     /// Checks the files, folders and programs that the settings name.
     fn check_files(&self) -> Vec<TargetProblem> {
         Vec::new()
+    }
+
+    /// The time that programs need to start before [`Self::check_reachable`] can reach them.
+    fn start_time(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// Checks that a remote agent can be reached at its `url`. The caller sets the timeout.

@@ -32,7 +32,7 @@ mod tests;
 mod tool_loop;
 mod tools;
 
-use std::{fs, sync::Arc};
+use std::{fs, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
@@ -113,6 +113,11 @@ impl Kind for Model {
 
     fn check_files(&self) -> Vec<TargetProblem> {
         preflight::check_files(self)
+    }
+
+    /// A server of tools may have to be fetched before it starts.
+    fn start_time(&self) -> Duration {
+        if self.tool_servers.is_empty() { Duration::ZERO } else { tools::CONNECT_TIMEOUT }
     }
 
     async fn check_reachable(&self, name: &str) -> Result<()> {

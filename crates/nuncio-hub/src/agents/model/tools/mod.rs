@@ -20,6 +20,7 @@ use anyhow::Result;
 use nuncio_server::ExecContext;
 use serde_json::{Map, Value};
 
+pub(super) use self::server::CONNECT_TIMEOUT;
 use self::{approval::Pattern, peers::Peers, server::Server};
 use super::dialect::{ToolCall, ToolResult, ToolSpec};
 use crate::{

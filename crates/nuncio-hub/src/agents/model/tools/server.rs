@@ -35,7 +35,7 @@ use super::{
 use crate::config::{Command, NamedTools, ToolTarget};
 
 /// The time for a connection with its list of tools. A program may have to fetch itself first.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+pub(in crate::agents::model) const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server of tools.
 pub(super) struct Server {
@@ -165,13 +165,20 @@ impl Server {
         Ok(made)
     }
 
+    /// Connects by `initialize`, which servers of every version of the protocol know, or else by `server/discover`. Not the
+    /// other way round: a program that starts slowly would get both questions.
     async fn connect(&self) -> Result<Connection> {
+        let newest = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] };
+        match self.connect_by(ClientLifecycleMode::Initialize).await {
+            Ok(connection) => Ok(connection),
+            // The first error is the one that most servers mean.
+            Err(error) => self.connect_by(newest).await.map_err(|_| error),
+        }
+    }
+
+    async fn connect_by(&self, lifecycle: ClientLifecycleMode) -> Result<Connection> {
         let are_stale = Arc::new(AtomicBool::new(false));
         let handler = Handler { tools_are_stale: Arc::clone(&are_stale) };
-        let lifecycle = ClientLifecycleMode::Auto {
-            preferred_versions: vec![ProtocolVersion::LATEST],
-            legacy_version: None,
-        };
         let (service, program) = match &self.way {
             Way::Program(command) => {
                 let (program, stdout, stdin) = Program::start(command, &self.name)?;
