@@ -38,6 +38,7 @@ use crate::{
     ready,
     registry::{AgentRecords, Registry, Vault},
     reload::{Live, Reloading},
+    rooms::Rooms,
     root_key,
     routes::RouteTable,
     scrape::Scrape,
@@ -78,6 +79,7 @@ pub struct Hub {
     reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
     trail: trail::TrailWriter,
     memory: MemoryAccount,
+    rooms: Rooms,
     config: Config,
 }
 
@@ -167,6 +169,7 @@ impl Hub {
         let limits = Arc::new(ArcSwap::from_pointee(config.limits.clone()));
         let calls = Arc::new(ArcSwap::from_pointee(config.calls.clone()));
         let origins = Arc::new(ArcSwap::from_pointee(config.cors.origins.clone()));
+        let rooms = Rooms::new(&store, &telemetry.metrics);
         let factory = AgentFactory {
             urls: urls.clone(),
             store: Arc::clone(&store),
@@ -180,6 +183,7 @@ impl Hub {
             calls: Arc::clone(&calls),
             hub: agents::hub_id(&*store).await?,
             contexts: agents::ContextKey::open(&*store).await?,
+            rooms: rooms.clone(),
             profile: config.profile,
         };
         let factory = Arc::new(factory);
@@ -214,6 +218,7 @@ impl Hub {
             is_volatile: !config.data.is_durable(),
             wake,
             registry: Arc::clone(&registry),
+            rooms: rooms.clone(),
             identity: Arc::clone(&identity),
             reloader: Arc::clone(&reloader),
         };
@@ -253,6 +258,7 @@ impl Hub {
             reloader,
             trail,
             memory,
+            rooms,
             config,
         })
     }
@@ -381,6 +387,7 @@ impl Hub {
             never = self.trail.run() => match never {},
             never = memory::measure(&self.memory) => match never {},
             // No agent is added while the hub drains.
+            never = until(&stopping, self.rooms.sweep()) => match never {},
             never = until(&stopping, self.live.registry.watch()) => match never {},
         };
         self.health.close().await;

@@ -36,6 +36,7 @@ mod push;
 mod ready;
 mod registry;
 mod reload;
+mod rooms;
 mod root_key;
 mod routes;
 mod scrape;

@@ -75,6 +75,7 @@ pub enum What {
     DataErased,
     DeliveryReplayed,
     ConfigReloaded,
+    RoomReset,
 }
 
 impl What {

@@ -12,6 +12,7 @@ mod key;
 mod listen;
 mod options;
 mod push;
+mod room;
 mod tools;
 mod trail;
 
@@ -38,6 +39,7 @@ pub(crate) use self::{
     listen::Listen,
     options::Options,
     push::{PushCommand, Webhook},
+    room::RoomCommand,
     tools::{Completion, Healthcheck, Man},
     trail::Trail,
 };
@@ -131,6 +133,9 @@ pub(crate) enum Command {
     /// Create, list, rotate and revoke the API keys of a hub.
     #[command(subcommand)]
     Key(KeyCommand),
+    /// List, show, watch and reset the rooms of a hub.
+    #[command(subcommand)]
+    Room(RoomCommand),
     /// List the audit trail of a hub: refused calls and changes by administration.
     Trail(Trail),
     /// Erase all tasks and replies of a caller from a hub, irrevocably.

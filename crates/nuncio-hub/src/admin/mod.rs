@@ -15,6 +15,7 @@ mod openapi;
 mod problem;
 mod query;
 mod reload;
+mod rooms;
 mod table;
 mod tasks;
 mod token;
@@ -52,6 +53,7 @@ use crate::{
     identity::Authenticator,
     listen::{DrainingListener, HostNames, Listener, cannot_listen},
     registry::Registry,
+    rooms::Rooms,
     scrape,
     trail::{Row, What},
 };
@@ -65,6 +67,7 @@ pub(crate) struct AdminState {
     /// Wakes the delivery of notifications.
     pub(crate) wake: Arc<dyn Fn() + Send + Sync>,
     pub(crate) registry: Arc<Registry>,
+    pub(crate) rooms: Rooms,
     pub(crate) identity: Arc<Authenticator>,
     /// Set after the hub was made, by the code that read the configuration.
     pub(crate) reloader: Arc<OnceLock<Arc<dyn Reloader>>>,

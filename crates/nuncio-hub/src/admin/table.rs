@@ -17,7 +17,7 @@ use super::{
     endpoint::{Done, Endpoint, Received, Reply, endpoint},
     health, keys, openapi,
     problem::AdminProblem,
-    reload, tasks, trail,
+    reload, rooms, tasks, trail,
 };
 
 /// Maximum size of a body; more than any document of this API needs.
@@ -50,6 +50,9 @@ fn endpoints() -> Vec<Endpoint> {
         endpoint(deliveries::show),
         endpoint(deliveries::replay),
         endpoint(deliveries::redrive),
+        endpoint(rooms::list),
+        endpoint(rooms::show),
+        endpoint(rooms::reset),
         endpoint(reload::show),
         endpoint(reload::reload),
         endpoint(trail::list),

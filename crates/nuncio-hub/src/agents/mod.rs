@@ -16,6 +16,7 @@ mod label;
 mod model;
 mod probe;
 mod remote;
+mod room;
 mod routes;
 #[cfg(test)]
 mod toy;
@@ -70,6 +71,7 @@ kinds! {
     Upstream(config::Upstream),
     Command(config::Command),
     Model(config::Model),
+    Seat(config::Seat),
     #[cfg(test)]
     Toy(Toy),
 }

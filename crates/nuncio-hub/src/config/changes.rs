@@ -90,6 +90,8 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         demo,
         profile: _,
         agents: _,
+        // Their seats are agents.
+        rooms: _,
         default_agent: _,
         identity: _,
         calls: _,

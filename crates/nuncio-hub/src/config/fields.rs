@@ -9,7 +9,7 @@ use serde::{
 
 use super::{
     Admin, AgentCalls, AgentLimits, AgentPush, Calls, CardKey, Config, Connections, Cors, Extension,
-    Identity, Issuer, Limits, Provider, Push, Rate, Skill, Storage, Telemetry, TlsFiles, Trust,
+    Identity, Issuer, Limits, Provider, Push, Rate, Room, Skill, Storage, Telemetry, TlsFiles, Trust,
     agent::{self, AuthTable, OAuth2Table},
     form::SecretFile,
 };
@@ -48,6 +48,7 @@ pub(crate) fn order(table: &str) -> Vec<&'static str> {
         "Auth" => of::<AuthTable>(),
         "OAuth2" => of::<OAuth2Table>(),
         "Trust" => of::<Trust>(),
+        "Room" => of::<Room>(),
         "SecretFile" => of::<SecretFile>(),
         "Agent" => return agent::order(),
         _ => &[],

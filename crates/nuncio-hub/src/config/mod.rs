@@ -30,6 +30,7 @@ mod limits;
 mod lost;
 mod network;
 mod push;
+mod rooms;
 mod secret;
 mod source;
 mod telemetry;
@@ -37,7 +38,7 @@ mod telemetry;
 mod tests;
 mod validate;
 
-use std::{net::SocketAddr, path::Path, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, path::Path, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -64,6 +65,7 @@ pub use self::{
     limits::{AgentLimits, Limits, Rate},
     network::Network,
     push::{AgentPush, Dialect, Push},
+    rooms::{Room, Rounds, Seat},
     secret::Secret,
     source::{Given, Loaded, Source, Told, Variables, agent_spec, fuzz_config},
     telemetry::{LogFormat, Telemetry},
@@ -132,6 +134,8 @@ pub struct Config {
     /// The agents, by name: a to z, 0 to 9 and -, at most 63 characters.
     #[serde(with = "AgentTables")]
     pub agents: Vec<Agent>,
+    /// Rooms, by name: two parties talk to each other, each on its own side. Their seats are served as agents.
+    pub rooms: BTreeMap<String, Room>,
     /// Behaviour of the demo's conformance agent for a test kit; `None`: the normal one.
     #[serde(skip)]
     pub profile: Option<Profile>,
@@ -161,6 +165,7 @@ impl Default for Config {
             limits: Limits::default(),
             telemetry: Telemetry::default(),
             agents: Vec::new(),
+            rooms: BTreeMap::new(),
             profile: None,
         }
     }

@@ -13,6 +13,7 @@ use super::{
     Config, Profile,
     agent::read_agents,
     file::{self, Files, Findings, Node, Origin, Problem, Problems, Severity, Spot, Value},
+    rooms::seats,
 };
 
 /// The sources of a configuration: enough to read it again.
@@ -202,6 +203,8 @@ pub(super) fn finish(
     let agents = read_agents(&tree, &mut files, &mut findings);
     let Some(mut config) = config else { return Err(Problems(findings.problems)) };
     (config.agents, config.profile) = (agents, profile);
+    let seats = seats(std::mem::take(&mut config.rooms), &tree, &mut findings);
+    config.agents.extend(seats);
     config.compare(&tree, &mut findings);
     let problems = Problems(findings.problems);
     if problems.has_errors() {

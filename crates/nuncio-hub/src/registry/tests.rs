@@ -60,7 +60,9 @@ pub(crate) async fn factory(store: &Arc<dyn Store>) -> AgentFactory {
     let (trail, _) = Trail::new(store);
     let identity = Authenticator::open(&config::Identity::default(), store, trail, true).await.unwrap();
     let limits = config::Limits::default();
+    let telemetry = HubTelemetry::start(&config::Telemetry::default()).unwrap();
     AgentFactory {
+        rooms: crate::rooms::Rooms::new(store, &telemetry.metrics),
         urls: AgentUrls::new(&"http://127.0.0.1:2602".parse().unwrap(), None),
         store: Arc::clone(store),
         retention: Retention::default(),
@@ -70,7 +72,7 @@ pub(crate) async fn factory(store: &Arc<dyn Store>) -> AgentFactory {
         identity,
         limits: Arc::new(ArcSwap::from_pointee(limits)),
         calls: Arc::default(),
-        telemetry: HubTelemetry::start(&config::Telemetry::default()).unwrap(),
+        telemetry,
         hub: "hub-1".into(),
         contexts: crate::agents::ContextKey::open(&**store).await.unwrap(),
         profile: None,

@@ -15,6 +15,7 @@ mod listen;
 mod manual;
 mod pages;
 mod push;
+mod room;
 mod send;
 mod serve;
 mod signals;
@@ -56,6 +57,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         Command::Push(command) => push::run(command, format).await,
         Command::Agent(command) => agent::run(command, format).await,
         Command::Key(command) => key::run(command, format).await,
+        Command::Room(command) => room::run(command, format).await,
         Command::Trail(trail) => trail::run(trail, format).await,
         Command::Erase(erase) => erase::run(erase, format).await,
         Command::Config(command) => config::run(command, format).await,

@@ -24,6 +24,7 @@ mod health;
 mod keys;
 mod paging;
 mod path;
+mod rooms;
 mod route;
 mod schema;
 mod tasks;
@@ -49,6 +50,10 @@ pub use self::{
         RotateKey, ShowKey,
     },
     paging::{DEFAULT_PAGE_SIZE, ListRoute, MAX_PAGE_SIZE, Page, Paging},
+    rooms::{
+        ListRooms, ResetRoom, Room, RoomDetails, RoomMessage, RoomOptions, RoomReset, RoomResetOptions,
+        RoomRound, RoomSeat, Rooms, ShowRoom,
+    },
     route::{RequestParts, Route},
     tasks::{
         CancelTask, EntryKind, EraseTasks, Erased, ErasureTarget, ListTasks, ShowTask, TaskDetails,

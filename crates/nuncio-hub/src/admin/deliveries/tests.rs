@@ -100,8 +100,9 @@ async fn api() -> (Router, Arc<AtomicUsize>, TrailWriter) {
     let (trail, writer) = Trail::new(&store);
     let identity = Authenticator::open(&config::Identity::default(), &store, trail, true).await.unwrap();
     let (is_volatile, reloader) = (true, Arc::default());
-    let state =
-        AdminState { fleet, store, is_volatile, wake, registry: Arc::new(registry), identity, reloader };
+    let rooms = crate::rooms::Rooms::new(&store, &Arc::default());
+    let registry = Arc::new(registry);
+    let state = AdminState { fleet, store, is_volatile, wake, registry, rooms, identity, reloader };
     let api = Router::new().fallback(table::serve).with_state(Arc::new(EndpointTable::new(Arc::new(state))));
     (api, woken, writer)
 }

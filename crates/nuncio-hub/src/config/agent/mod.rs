@@ -29,7 +29,7 @@ pub(crate) use self::{
     kinds::{AgentTable, KINDS, KindEntry, order},
 };
 use super::{
-    AgentCalls, AgentLimits, AgentPush, Cards, fields,
+    AgentCalls, AgentLimits, AgentPush, Cards, Seat, fields,
     file::{Files, Findings, Node, read},
     form::{Form, HttpUrl, Opt, ValueList, schema_of, word},
 };
@@ -131,6 +131,8 @@ pub enum AgentKind {
     Command(Box<Command>),
     /// A model.
     Model(Box<Model>),
+    /// A seat of a room, which the table of the room defines.
+    Seat(Seat),
     /// The kind that tests add.
     #[cfg(test)]
     Toy(crate::agents::Toy),

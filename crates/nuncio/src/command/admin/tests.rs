@@ -6,11 +6,11 @@ use nuncio_hub::{
     Hub,
     admin::api::{
         AddAgent, AgentSettings, CancelTask, ChangeAgent, CreateKey, DeleteKey, DeliveryFilter, EraseTasks,
-        ErasureTarget, KeyRotation, ListAgents, ListDeliveries, ListKeys, ListTasks, ListTrail, NewAgent,
-        NewKey, Paging, RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig, ReloadOptions,
-        RemoveAgent, ReplayDelivery, RevokeKey, RotateKey, ShowAbout, ShowAgent, ShowAgentHealth, ShowConfig,
-        ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowTask, TaskFilter, TimelineOptions, TrailFilter,
-        What,
+        ErasureTarget, KeyRotation, ListAgents, ListDeliveries, ListKeys, ListRooms, ListTasks, ListTrail,
+        NewAgent, NewKey, Paging, RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig,
+        ReloadOptions, RemoveAgent, ReplayDelivery, ResetRoom, RevokeKey, RoomOptions, RoomResetOptions,
+        RotateKey, ShowAbout, ShowAgent, ShowAgentHealth, ShowConfig, ShowDelivery, ShowDocument, ShowHealth,
+        ShowKey, ShowRoom, ShowTask, TaskFilter, TimelineOptions, TrailFilter, What,
     },
     config::{self, Config},
 };
@@ -117,6 +117,13 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
     client.refused(ReplayDelivery { id: "w-1".to_owned() }, "there is no delivery w-1").await;
     let filter = RedriveFilter { since: Timestamp::EPOCH, agent: None };
     assert_eq!(client.ok(RedriveDeliveries { filter }).await.redriven, 0);
+
+    assert_eq!(client.ok(ListRooms {}).await.rooms.len(), 0);
+    let room = || "r".to_owned();
+    client.refused(ShowRoom { name: room(), options: RoomOptions::default() }, "there is no room r").await;
+    client
+        .refused(ResetRoom { name: room(), options: RoomResetOptions::default() }, "there is no room r")
+        .await;
 
     client.refused(ShowConfig {}, "has no configuration source").await;
     let options = ReloadOptions { force: true };
