@@ -75,6 +75,8 @@ pub enum What {
     DataErased,
     DeliveryReplayed,
     ConfigReloaded,
+    RoomAdded,
+    RoomRemoved,
     RoomReset,
 }
 

@@ -133,7 +133,7 @@ pub(crate) enum Command {
     /// Create, list, rotate and revoke the API keys of a hub.
     #[command(subcommand)]
     Key(KeyCommand),
-    /// List, show, watch and reset the rooms of a hub.
+    /// Create, list, show, watch, reset and remove the rooms of a hub.
     #[command(subcommand)]
     Room(RoomCommand),
     /// List the audit trail of a hub: refused calls and changes by administration.

@@ -1,13 +1,14 @@
-//! Rooms: listed, shown, reset.
+//! Rooms: listed, added, shown, reset, removed.
 
 use std::sync::Arc;
 
 use nuncio_protocol::{Error, Role, Task};
 
 use super::{
-    AdminState,
+    AdminState, agents,
     api::{
-        self, ListRooms, ResetRoom, RoomDetails, RoomMessage, RoomReset, RoomRound, RoomSeat, Rooms, ShowRoom,
+        self, AddRoom, ListRooms, NewRoom, RemoveRoom, ResetRoom, RoomDetails, RoomMessage, RoomReset,
+        RoomRound, RoomSeat, Rooms, ShowRoom,
     },
     endpoint::Reply,
     problem::AdminProblem,
@@ -21,6 +22,23 @@ pub(super) async fn list(state: Arc<AdminState>, _: ListRooms) -> Result<Reply<R
         rooms.push(shown(&room, &rounds));
     }
     Ok(Reply::new(Rooms { rooms }))
+}
+
+pub(super) async fn add(state: Arc<AdminState>, request: AddRoom) -> Result<Reply<api::Room>, AdminProblem> {
+    let NewRoom { name, settings } = request.room;
+    let parsed = name.parse().map_err(|why| AdminProblem::invalid(format!("name: {name} {why}")))?;
+    let added = state.registry.add_room(&parsed, settings).await;
+    added.map_err(|refused| agents::problem(&name, refused))?;
+    let room = find(&state, &name)?;
+    let rounds = room.rounds().await.map_err(unavailable)?;
+    Ok(Reply::new(shown(&room, &rounds)).subject(name))
+}
+
+pub(super) async fn remove(state: Arc<AdminState>, request: RemoveRoom) -> Result<Reply<()>, AdminProblem> {
+    find(&state, &request.name)?;
+    let removed = state.registry.remove_room(&request.name).await;
+    removed.map_err(|refused| agents::problem(&request.name, refused))?;
+    Ok(Reply::new(()).subject(request.name))
 }
 
 pub(super) async fn show(

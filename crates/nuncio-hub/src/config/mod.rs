@@ -44,7 +44,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use url::{Host, Url};
 
-pub(crate) use self::{agent::AgentTable, api::agent_from_api, lost::lost, validate::NO_AGENT};
+pub(crate) use self::{
+    agent::AgentTable,
+    api::{agent_from_api, room_from_api},
+    lost::lost,
+    validate::NO_AGENT,
+};
 use self::{
     agent::AgentTables,
     form::{Address, BaseUrl, Form, HostText, Opt, Seconds, ValueList},

@@ -74,7 +74,11 @@ impl Rooms {
         loop {
             interval.tick().await;
             for room in self.all().into_iter().filter(|room| room.is_open()) {
-                if let Err(error) = room.catch_up().await {
+                let caught_up = match room.catch_up().await {
+                    Ok(()) => room.end_with_tasks().await,
+                    behind => behind,
+                };
+                if let Err(error) = caught_up {
                     tracing::warn!(room = &**room.name(), %error, "a seat of a room is behind");
                 }
                 room.measure().await;

@@ -464,6 +464,30 @@ impl Room {
         Ok(reset.unwrap_or_default())
     }
 
+    /// Ends rounds of which one task has ended outside of the conversation, such as by a limit of bytes, or was erased.
+    pub(super) async fn end_with_tasks(&self) -> Result<()> {
+        for round in
+            self.rounds().await?.iter().filter(|round| !round.has_ended() && round.pending.is_empty())
+        {
+            for side in Side::BOTH {
+                let (scope, task) = (&self.seats.of(side).scope, round.tasks.of(side));
+                let shown = Projection { artifacts: false, history: Some(0) };
+                let found = self.store.shown(scope, task, shown).await?;
+                let state = found.map_or(TaskState::Canceled, |task| task.status.state);
+                if !state.is_terminal() {
+                    continue;
+                }
+                let end = |ledger: &mut Ledger| {
+                    let open = |round: &&mut Round| !round.has_ended() && round.pending.is_empty();
+                    ledger.of_task_mut(side, task).filter(open)?.end_after(side, state, now());
+                    Some(())
+                };
+                self.change(end).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// The tasks of a round as the seats see them.
     pub(crate) async fn tasks(&self, round: &Round) -> Result<Vec<(Side, Option<Task>)>> {
         let mut tasks = Vec::new();

@@ -324,6 +324,12 @@ impl Round {
         }
     }
 
+    /// Ends the round for the other seat, because the task of this one has ended outside of the conversation.
+    pub(crate) fn end_after(&mut self, side: Side, state: TaskState, now: Timestamp) {
+        *self.states.of_mut(side) = state;
+        self.owe(side.other(), state, None, now);
+    }
+
     /// Notes that a seat gets this status.
     fn owe(&mut self, to: Side, state: TaskState, message: Option<MessageId>, now: Timestamp) {
         *self.states.of_mut(to) = state;

@@ -27,6 +27,11 @@ impl Executor for SeatExecutor {
         self.room.say(self.side, &cx, out).await
     }
 
+    /// The task is canceled by another way than a call to the seat: by administration, or because its caller left.
+    async fn cancel(&self, cx: ExecContext) -> Result<()> {
+        self.room.cancel(self.side, &cx.task_id).await.map(drop)
+    }
+
     /// A message is applied once, by its id in the record.
     fn is_idempotent(&self) -> bool {
         true

@@ -427,3 +427,15 @@ async fn only_holders_have_a_seat() {
         }
     }
 }
+
+/// A limit of bytes, an erasure, or administration: the other seat does not wait for ever.
+#[tokio::test]
+async fn a_round_ends_with_a_task_that_has_ended_otherwise() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let world = World::new(&store, settings(false, config::Rounds::One));
+    world.step("a m1").await.unwrap();
+    world.seat(Side::B).erase(Some("rooms"), &world.room.holder(Side::B)).await.unwrap();
+    world.room.end_with_tasks().await.unwrap();
+    assert_eq!(world.seen(Side::A).await, ["canceled | user: m1"]);
+    assert!(world.room.rounds().await.unwrap().iter().all(super::Round::has_ended));
+}

@@ -4,8 +4,10 @@ use std::{collections::HashSet, process::ExitCode, time::Duration};
 
 use anyhow::Result;
 use nuncio_hub::admin::api::{
-    ListRooms, ResetRoom, Room, RoomDetails, RoomOptions, RoomResetOptions, RoomSeat, ShowRoom,
+    AddRoom, ListRooms, NewRoom, RemoveRoom, ResetRoom, Room, RoomDetails, RoomOptions, RoomResetOptions,
+    RoomSeat, ShowRoom,
 };
+use serde_json::{Map, Value};
 
 use crate::{
     args::{Admin, RoomCommand},
@@ -28,6 +30,33 @@ pub(super) async fn run(command: RoomCommand, format: Format) -> Result<ExitCode
                     Format::Human => output::row(&row(room))?,
                 }
             }
+        }
+        RoomCommand::Create { hub, name, title, holders_a, holders_b, strict_turns, parallel } => {
+            let mut settings = Map::new();
+            let mut set = |key: &str, value: Value| drop(settings.insert(key.to_owned(), value));
+            title.into_iter().for_each(|title| set("title", title.into()));
+            for (key, holders) in [("holders_a", holders_a), ("holders_b", holders_b)] {
+                if !holders.is_empty() {
+                    set(key, holders.into());
+                }
+            }
+            if strict_turns {
+                set("strict_turns", true.into());
+            }
+            if parallel {
+                set("rounds", "parallel".into());
+            }
+            let room = hub.call(&AddRoom { room: NewRoom { name, settings } }).await?;
+            match format {
+                Format::Json => output::json(&room)?,
+                Format::Human => {
+                    output::note(&format!("added {}; its seats: {}", room.name, room.seats.join(", ")))
+                }
+            }
+        }
+        RoomCommand::Remove { hub, name } => {
+            hub.call(&RemoveRoom { name: name.clone() }).await?;
+            output::note(&format!("removed {name}"));
         }
         RoomCommand::Show { hub, name, content } => {
             let options = RoomOptions { content: Some(content) };

@@ -51,8 +51,8 @@ pub use self::{
     },
     paging::{DEFAULT_PAGE_SIZE, ListRoute, MAX_PAGE_SIZE, Page, Paging},
     rooms::{
-        ListRooms, ResetRoom, Room, RoomDetails, RoomMessage, RoomOptions, RoomReset, RoomResetOptions,
-        RoomRound, RoomSeat, Rooms, ShowRoom,
+        AddRoom, ListRooms, NewRoom, RemoveRoom, ResetRoom, Room, RoomDetails, RoomMessage, RoomOptions,
+        RoomReset, RoomResetOptions, RoomRound, RoomSeat, Rooms, ShowRoom,
     },
     route::{RequestParts, Route},
     tasks::{

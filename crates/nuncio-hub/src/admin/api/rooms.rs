@@ -3,6 +3,7 @@
 use nuncio_protocol::{TaskState, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::{
     route::routes,
@@ -12,6 +13,12 @@ use super::{
 routes! {
     /// Lists the rooms of the hub.
     ListRooms: GET "/rooms", "rooms.list" {} -> Rooms;
+
+    /// Adds a room. It is stored and served again after a restart.
+    AddRoom: POST "/rooms", "rooms.add" { body room: NewRoom, } -> Room, status CREATED, trail RoomAdded;
+
+    /// Removes a room that was added by this API. The tasks of its seats are kept.
+    RemoveRoom: DELETE "/rooms/{name}", "rooms.remove" { path name, } -> (), status NO_CONTENT, trail RoomRemoved;
 
     /// Shows a room with its rounds: the open ones, and the last one.
     ShowRoom: GET "/rooms/{name}", "rooms.show" { path name, query options: RoomOptions, } -> RoomDetails;
@@ -25,6 +32,16 @@ routes! {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Rooms {
     pub rooms: Vec<Room>,
+}
+
+/// A room to add.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewRoom {
+    pub name: String,
+    /// The keys of a room as in the file, such as `strict_turns`.
+    #[serde(default)]
+    pub settings: Map<String, Value>,
 }
 
 /// A room.

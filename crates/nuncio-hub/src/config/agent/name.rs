@@ -22,8 +22,13 @@ text!(AgentName);
 const SECOND_SEAT: &str = "/b";
 
 impl AgentName {
+    /// The name of the room, for that of a second seat.
+    pub(crate) fn room_of_second_seat(&self) -> Option<&str> {
+        self.0.strip_suffix(SECOND_SEAT)
+    }
+
     /// The name of the second seat of the room of this name.
-    pub(in crate::config) fn second_seat(&self) -> Self {
+    pub(crate) fn second_seat(&self) -> Self {
         Self(format!("{}{SECOND_SEAT}", self.0))
     }
 }

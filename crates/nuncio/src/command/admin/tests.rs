@@ -5,12 +5,13 @@ use std::{collections::BTreeSet, path::Path};
 use nuncio_hub::{
     Hub,
     admin::api::{
-        AddAgent, AgentSettings, CancelTask, ChangeAgent, CreateKey, DeleteKey, DeliveryFilter, EraseTasks,
-        ErasureTarget, KeyRotation, ListAgents, ListDeliveries, ListKeys, ListRooms, ListTasks, ListTrail,
-        NewAgent, NewKey, Paging, RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig,
-        ReloadOptions, RemoveAgent, ReplayDelivery, ResetRoom, RevokeKey, RoomOptions, RoomResetOptions,
-        RotateKey, ShowAbout, ShowAgent, ShowAgentHealth, ShowConfig, ShowDelivery, ShowDocument, ShowHealth,
-        ShowKey, ShowRoom, ShowTask, TaskFilter, TimelineOptions, TrailFilter, What,
+        AddAgent, AddRoom, AgentSettings, CancelTask, ChangeAgent, CreateKey, DeleteKey, DeliveryFilter,
+        EraseTasks, ErasureTarget, KeyRotation, ListAgents, ListDeliveries, ListKeys, ListRooms, ListTasks,
+        ListTrail, NewAgent, NewKey, NewRoom, Paging, RedriveDeliveries, RedriveFilter, RefreshAgent,
+        ReloadConfig, ReloadOptions, RemoveAgent, RemoveRoom, ReplayDelivery, ResetRoom, RevokeKey,
+        RoomOptions, RoomResetOptions, RotateKey, ShowAbout, ShowAgent, ShowAgentHealth, ShowConfig,
+        ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowRoom, ShowTask, TaskFilter, TimelineOptions,
+        TrailFilter, What,
     },
     config::{self, Config},
 };
@@ -118,6 +119,12 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
     let filter = RedriveFilter { since: Timestamp::EPOCH, agent: None };
     assert_eq!(client.ok(RedriveDeliveries { filter }).await.redriven, 0);
 
+    let room = NewRoom { name: "talk".to_owned(), settings: settings(json!({ "strict_turns": true })).0 };
+    assert_eq!(client.ok(AddRoom { room: room.clone() }).await.seats, ["talk", "talk/b"]);
+    client.refused(AddRoom { room }, "exists already").await;
+    assert_eq!(client.ok(ListRooms {}).await.rooms.len(), 1);
+    client.refused(RemoveAgent { name: "talk".to_owned(), version: None }, "a seat of a room").await;
+    client.ok(RemoveRoom { name: "talk".to_owned() }).await;
     assert_eq!(client.ok(ListRooms {}).await.rooms.len(), 0);
     let room = || "r".to_owned();
     client.refused(ShowRoom { name: room(), options: RoomOptions::default() }, "there is no room r").await;
