@@ -57,11 +57,6 @@ impl Rooms {
         room.open_seat(side, runtime);
     }
 
-    /// The room of this name.
-    pub(crate) fn get(&self, name: &str) -> Option<Arc<Room>> {
-        self.rooms.lock().get(name).cloned()
-    }
-
     /// All rooms, in the order of their names.
     pub(crate) fn all(&self) -> Vec<Arc<Room>> {
         self.rooms.lock().values().cloned().collect()

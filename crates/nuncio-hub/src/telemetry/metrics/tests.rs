@@ -63,6 +63,8 @@ fn all_touched() -> Arc<Metrics> {
     translations.count(Version::V1_0, Some(Binding::Grpc), true);
     metrics.add_model_tokens("echo", "input", 3);
     metrics.agent_is("echo", false);
+    metrics.room_turn("talk", true);
+    metrics.room_waits("talk", "b", 1);
     metrics.reloaded(true);
     metrics.reloaded(false);
     metrics.answered(StoreOp::Commit, Duration::from_millis(2), false);
