@@ -18,7 +18,7 @@ use crate::rooms::{Room, Round, Side};
 pub(super) async fn list(state: Arc<AdminState>, _: ListRooms) -> Result<Reply<Rooms>, AdminProblem> {
     let mut rooms = Vec::new();
     for room in served(&state) {
-        let rounds = room.rounds().await.map_err(unavailable)?;
+        let rounds = room.rounds().await.map_err(|error| unavailable(&error))?;
         rooms.push(shown(&room, &rounds));
     }
     Ok(Reply::new(Rooms { rooms }))
@@ -30,7 +30,7 @@ pub(super) async fn add(state: Arc<AdminState>, request: AddRoom) -> Result<Repl
     let added = state.registry.add_room(&parsed, settings).await;
     added.map_err(|refused| agents::problem(&name, refused))?;
     let room = find(&state, &name)?;
-    let rounds = room.rounds().await.map_err(unavailable)?;
+    let rounds = room.rounds().await.map_err(|error| unavailable(&error))?;
     Ok(Reply::new(shown(&room, &rounds)).subject(name))
 }
 
@@ -49,11 +49,11 @@ pub(super) async fn show(
     let content = request.options.content == Some(true);
     // A seat that is behind is shown as it is.
     let _ = room.catch_up().await;
-    let known = room.rounds().await.map_err(unavailable)?;
+    let known = room.rounds().await.map_err(|error| unavailable(&error))?;
     let mut rounds = Vec::new();
     for round in &known {
         let mut seats = Vec::new();
-        for (side, task) in room.tasks(round).await.map_err(unavailable)? {
+        for (side, task) in room.tasks(round).await.map_err(|error| unavailable(&error))? {
             let messages = task.as_ref().filter(|_| content).map(|task| transcript(side, task));
             seats.push(RoomSeat {
                 seat: side.name().to_owned(),
@@ -80,7 +80,7 @@ pub(super) async fn reset(
     request: ResetRoom,
 ) -> Result<Reply<RoomReset>, AdminProblem> {
     let room = find(&state, &request.name)?;
-    let canceled = room.reset(request.options.hard).await.map_err(unavailable)?;
+    let canceled = room.reset(request.options.hard).await.map_err(|error| unavailable(&error))?;
     Ok(Reply::new(RoomReset { canceled }).subject(request.name))
 }
 
@@ -121,7 +121,7 @@ fn transcript(side: Side, task: &Task) -> Vec<RoomMessage> {
     messages.map(shown).collect()
 }
 
-fn unavailable(error: Error) -> AdminProblem {
+fn unavailable(error: &Error) -> AdminProblem {
     tracing::error!(%error, "a room could not be read or changed");
     AdminProblem::unavailable("the room cannot be read or changed now; see the hub's log")
 }
