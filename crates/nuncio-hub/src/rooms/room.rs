@@ -70,8 +70,8 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// The message has an execution, which says when it has arrived.
-    pub(super) fn is_admitted(mut self) {
+    /// Leaves the arrival to the execution that the message has now.
+    pub(super) fn admit(mut self) {
         self.id = None;
     }
 }

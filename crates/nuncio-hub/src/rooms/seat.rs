@@ -97,7 +97,7 @@ impl SeatRules {
         self.room.check(self.side, &request.message).await?;
         let call = if streams { Call::SendStreamingMessage(request) } else { Call::SendMessage(request) };
         let reply = next.run(cx, call).await?;
-        in_flight.is_admitted();
+        in_flight.admit();
         Ok(reply)
     }
 
