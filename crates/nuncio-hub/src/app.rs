@@ -38,6 +38,7 @@ use crate::{
     ready,
     registry::{AgentRecords, Registry, Vault},
     reload::{Live, Reloading},
+    rooms::Rooms,
     root_key,
     routes::RouteTable,
     samples::Samples,
@@ -83,6 +84,7 @@ pub struct Hub {
     memory: MemoryAccount,
     samples: Arc<Samples>,
     admin_state: Arc<AdminState>,
+    rooms: Rooms,
     config: Config,
 }
 
@@ -176,6 +178,7 @@ impl Hub {
         let contexts = agents::ContextKey::open(&*store).await?;
         let mailboxes = Mailboxes::new(&store, contexts.clone(), Arc::clone(&telemetry.metrics));
         let fleet = Arc::new(Fleet::new(&urls));
+        let rooms = Rooms::new(&store, &telemetry.metrics);
         let factory = AgentFactory {
             urls: urls.clone(),
             store: Arc::clone(&store),
@@ -191,6 +194,7 @@ impl Hub {
             fleet: Arc::clone(&fleet),
             hub: agents::hub_id(&*store).await?,
             contexts,
+            rooms: rooms.clone(),
             profile: config.profile,
             mailboxes: Arc::clone(&mailboxes),
         };
@@ -259,6 +263,7 @@ impl Hub {
             is_volatile: !config.data.is_durable(),
             wake,
             registry: Arc::clone(&registry),
+            rooms: rooms.clone(),
             identity: Arc::clone(&identity),
             mailboxes: Arc::clone(&mailboxes),
             consents: Arc::clone(&consents),
@@ -308,6 +313,7 @@ impl Hub {
             memory,
             samples,
             admin_state,
+            rooms,
             config,
         })
     }
@@ -442,6 +448,7 @@ impl Hub {
             never = self.samples.run() => match never {},
             never = self.admin_state.tokens.watch() => match never {},
             // No agent is added while the hub drains.
+            never = until(&stopping, self.rooms.sweep()) => match never {},
             never = until(&stopping, self.live.registry.watch()) => match never {},
             never = until(&stopping, self.live.registry.watch_providers()) => match never {},
         };

@@ -39,6 +39,7 @@ mod push;
 mod ready;
 mod registry;
 mod reload;
+mod rooms;
 mod root_key;
 mod routes;
 mod samples;

@@ -75,7 +75,18 @@ struct Found {
     /// The route of all other methods; by default the agent's.
     any: usize,
     is_card_path: bool,
+    /// The path is that of an agent `NAME/b`, the second seat of a room.
+    is_second_seat: bool,
 }
+
+impl Found {
+    fn of_second_seat(self) -> Self {
+        Self { is_second_seat: true, ..self }
+    }
+}
+
+/// The end of the name of the second seat of a room.
+const SECOND_SEAT: &str = "/b";
 
 /// The first route, that of an agent: the default, and the one of every path that is not in the table.
 const AGENT: usize = 0;
@@ -96,12 +107,15 @@ impl RouteTable {
         for path in CARD_PATHS {
             let card = || Found { is_card_path: true, ..Found::default() };
             table.paths.insert(format!("/agents/{{name}}{path}"), card())?;
+            table.paths.insert(format!("/agents/{{name}}/b{path}"), card().of_second_seat())?;
             // The card of the default agent is at the root.
             if !path.is_empty() {
                 table.paths.insert(path, card())?;
             }
         }
         table.paths.insert("/agents/{name}/{*below}", Found::default())?;
+        // The second seat of a room; of other agents nothing is there.
+        table.paths.insert("/agents/{name}/b/{*below}", Found::default().of_second_seat())?;
         table.add_all(RouteAccess::Anyone, health::public_routes(fleet))?;
         table.add_all(RouteAccess::Caller, directory::routes(fleet, urls))?;
         let (calls, protocol, health) = grpc::routes(fleet.clone(), options.clone()).await?;
@@ -152,13 +166,17 @@ impl RouteTable {
         let Some(found) = self.paths.at(request.uri().path()).ok().filter(is_named) else {
             return Target::new(AGENT, RouteAccess::Caller, false, None);
         };
-        let Found { by_method, any, is_card_path } = found.value;
+        let Found { by_method, any, is_card_path, is_second_seat } = found.value;
         // GET handles HEAD as well.
         let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
         let own = by_method.iter().find(|(own, _)| own == method).map(|(_, route)| *route);
         let route = own.unwrap_or(*any);
         let is_card = *is_card_path && reads(request);
-        Target::new(route, self.routes[route].access, is_card, found.params.get("name"))
+        let name = found
+            .params
+            .get("name")
+            .map(|name| name.len() + if *is_second_seat { SECOND_SEAT.len() } else { 0 });
+        Target::new(route, self.routes[route].access, is_card, name)
     }
 
     /// The agent whose public card this request reads, if that is all it does.

@@ -29,8 +29,9 @@ pub(crate) struct Target {
 const AGENTS: &str = "/agents/";
 
 impl Target {
-    pub(crate) fn new(route: usize, access: RouteAccess, is_card: bool, agent: Option<&str>) -> Self {
-        let agent_path = agent.map_or(0, |name| AGENTS.len() + name.len());
+    /// `agent` is the length of the agent's name in the path.
+    pub(crate) fn new(route: usize, access: RouteAccess, is_card: bool, agent: Option<usize>) -> Self {
+        let agent_path = agent.map_or(0, |name| AGENTS.len() + name);
         Self { route, access, is_card, agent_path }
     }
 

@@ -103,6 +103,9 @@ pub enum What {
     DashboardOpened,
     /// The content of a task was shown or exported.
     ContentShown,
+    RoomAdded,
+    RoomRemoved,
+    RoomReset,
 }
 
 impl What {

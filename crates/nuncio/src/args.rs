@@ -17,6 +17,7 @@ mod listen;
 mod mailbox;
 mod options;
 mod push;
+mod room;
 mod tools;
 mod top;
 mod trail;
@@ -50,6 +51,7 @@ pub(crate) use self::{
     mailbox::MailboxCommand,
     options::Options,
     push::{PushCommand, Webhook},
+    room::RoomCommand,
     tools::{Completion, Healthcheck, Man},
     top::Top,
     trail::Trail,
@@ -163,6 +165,8 @@ pub(crate) enum Command {
     AdminToken(AdminTokenCommand),
     /// Watch a hub: its agents, tasks, calls and deliveries, and its events as they happen.
     Top(Top),
+    /// Create, list, show, watch, reset and remove the rooms of a hub.
+    Room(RoomCommand),
     /// List the audit trail of a hub: refused calls and changes by administration.
     Trail(Trail),
     /// Erase all tasks and replies of a caller from a hub, irrevocably.

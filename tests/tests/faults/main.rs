@@ -10,6 +10,7 @@
 //! | `damage` | a file that somebody has written over |
 //! | `behind` | kills, while the agents are behind the hub and go on, whether they know repeats or not |
 //! | `reload`, `moody` | a configuration that is rewritten under load |
+//! | `rooms` | kills in the middle of a conversation of two callers |
 //! | `pair` | two hubs on one database, one of which dies |
 //! | `once` | programs that count their runs: under one key there is one, whatever is killed, at however many hubs |
 //! | `push` | all of that, and bad receivers, while notifications are on their way |
@@ -36,6 +37,7 @@ mod outage;
 mod pair;
 mod push;
 mod reload;
+mod rooms;
 mod verify;
 
 use std::{net::SocketAddr, path::Path};

@@ -24,6 +24,7 @@ mod observed;
 mod packaging;
 mod push;
 mod reloaded;
+mod rooms;
 mod secure;
 mod serving;
 mod shutdown;

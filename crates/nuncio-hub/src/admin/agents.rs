@@ -122,6 +122,7 @@ fn missing(name: &str) -> AdminProblem {
     AdminProblem::not_found(format!("there is no agent {name}; GET /api/v1/agents lists them"))
 }
 
+/// The answer to a change of agents, or of a room, that was refused.
 pub(super) fn problem(name: &str, refused: ChangeRefusal) -> AdminProblem {
     let place = |origin| match origin {
         config::AgentOrigin::Flag => "on the command line",

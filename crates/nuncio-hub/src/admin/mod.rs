@@ -25,6 +25,7 @@ mod openapi;
 mod problem;
 mod query;
 mod reload;
+mod rooms;
 mod sse;
 mod stats;
 mod table;
@@ -68,6 +69,7 @@ use crate::{
     identity::Authenticator,
     listen::{DrainingListener, HostNames, Listener, cannot_listen},
     registry::Registry,
+    rooms::Rooms,
     scrape,
     trail::{Row, What},
 };
@@ -81,6 +83,7 @@ pub(crate) struct AdminState {
     /// Wakes the delivery of notifications.
     pub(crate) wake: Arc<dyn Fn() + Send + Sync>,
     pub(crate) registry: Arc<Registry>,
+    pub(crate) rooms: Rooms,
     pub(crate) identity: Arc<Authenticator>,
     pub(crate) mailboxes: Arc<Mailboxes>,
     pub(crate) consents: Arc<Consents>,

@@ -19,7 +19,7 @@ use super::{
     endpoint::{Done, Endpoint, Received, Reply, caller_endpoint, endpoint, stream_endpoint},
     events, health, invitations, keys, mailboxes, openapi,
     problem::AdminProblem,
-    reload, stats, tasks, trail,
+    reload, rooms, stats, tasks, trail,
 };
 
 /// Maximum size of a body; more than any document of this API needs.
@@ -77,6 +77,11 @@ fn endpoints() -> Vec<Endpoint> {
         endpoint(admin_tokens::list),
         endpoint(admin_tokens::create),
         endpoint(admin_tokens::revoke),
+        endpoint(rooms::list),
+        endpoint(rooms::add),
+        endpoint(rooms::show),
+        endpoint(rooms::remove),
+        endpoint(rooms::reset),
         endpoint(reload::show),
         endpoint(reload::reload),
         endpoint(trail::list),

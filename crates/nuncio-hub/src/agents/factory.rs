@@ -23,6 +23,7 @@ use crate::{
     limits::{Callers, Gate},
     push::Pushing,
     registry::{Activate, PrepareAgent},
+    rooms::Rooms,
     telemetry::HubTelemetry,
 };
 
@@ -48,6 +49,8 @@ pub(crate) struct AgentFactory {
     pub(crate) consents: Arc<Consents>,
     /// Derives the context ids that agents see.
     pub(crate) contexts: ContextKey,
+    /// The rooms, whose seats are agents.
+    pub(crate) rooms: Rooms,
     /// The behaviour of the conformance agent.
     pub(crate) profile: Option<config::Profile>,
     /// The mailboxes of this hub.

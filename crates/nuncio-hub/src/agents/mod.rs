@@ -20,6 +20,7 @@ mod mailbox;
 mod model;
 mod probe;
 mod remote;
+mod room;
 mod routes;
 #[cfg(test)]
 mod toy;
@@ -85,6 +86,7 @@ kinds! {
     Command(config::Command),
     Model(config::Model),
     Mailbox(config::Mailbox),
+    Seat(config::Seat),
     #[cfg(test)]
     Toy(Toy),
 }

@@ -52,6 +52,23 @@ pub(crate) fn agent_from_api(name: &AgentName, given: &Map<String, Json>) -> Res
     Ok(Agent { origin: AgentOrigin::Api, ..agent })
 }
 
+/// Reads a room: the agents of its seats, a and b.
+///
+/// # Errors
+/// Lists all problems of the document.
+pub(crate) fn room_from_api(name: &AgentName, given: &Map<String, Json>) -> Result<[Agent; 2], String> {
+    let mut tree = Node::table(Spot::Default);
+    let path = ["rooms".to_owned(), name.to_string()];
+    let said = Spot::Flag("the API".to_owned());
+    if let Some(node) = Node::of(&Json::Object(given.clone()), &said) {
+        tree.put(&path, node);
+    }
+    let loaded = finish(tree, None, Files::sealed(), Findings::default());
+    let loaded = loaded.map_err(|problems| told(&path.join("."), &problems.0))?;
+    let seats = loaded.config.agents.into_iter().map(|agent| Agent { origin: AgentOrigin::Api, ..agent });
+    seats.collect::<Vec<_>>().try_into().map_err(|_| "expected the settings of a room".to_owned())
+}
+
 fn told(path: &str, problems: &[Problem]) -> String {
     let errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
     let one = |problem: &Problem| {

@@ -92,6 +92,8 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         // A change is one of the agents that have these tools.
         tools: _,
         agents: _,
+        // Their seats are agents.
+        rooms: _,
         default_agent: _,
         identity: _,
         calls: _,

@@ -9,8 +9,8 @@ use serde::{
 
 use super::{
     Admin, AgentCalls, AgentLimits, AgentPush, Calls, CardKey, Config, Connections, Cors, Extension,
-    Identity, Issuer, Limits, Mailbox, Provider, Push, Rate, Skill, Storage, Telemetry, TlsFiles, ToolServer,
-    Trust,
+    Identity, Issuer, Limits, Mailbox, Provider, Push, Rate, Room, Skill, Storage, Telemetry, TlsFiles,
+    ToolServer, Trust,
     agent::{self, AuthTable, OAuth2Table},
     form::SecretFile,
 };
@@ -51,6 +51,7 @@ pub(crate) fn order(table: &str) -> Vec<&'static str> {
         "Trust" => of::<Trust>(),
         "Mailbox" => of::<Mailbox>(),
         "ToolServer" => of::<ToolServer>(),
+        "Room" => of::<Room>(),
         "SecretFile" => of::<SecretFile>(),
         "Agent" => return agent::order(),
         _ => &[],

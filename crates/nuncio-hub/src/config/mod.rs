@@ -30,6 +30,7 @@ mod limits;
 mod lost;
 mod network;
 mod push;
+mod rooms;
 mod secret;
 mod source;
 mod telemetry;
@@ -65,6 +66,7 @@ pub use self::{
     limits::{AgentLimits, Limits, Rate},
     network::Network,
     push::{AgentPush, Dialect, Push},
+    rooms::{Room, Rounds, Seat},
     secret::Secret,
     source::{Given, Loaded, Source, Told, Variables, agent_spec, fuzz_config},
     telemetry::{LogFormat, Telemetry},
@@ -73,7 +75,7 @@ pub use self::{
 };
 pub(crate) use self::{
     agent::{AgentTable, NO_TASK_TO_HOLD},
-    api::agent_from_api,
+    api::{agent_from_api, room_from_api},
     lost::lost,
     tools::AGENTS_PREFIX,
     validate::NO_AGENT,
@@ -143,6 +145,8 @@ pub struct Config {
     /// The agents, by name: a to z, 0 to 9 and -, at most 63 characters.
     #[serde(with = "AgentTables")]
     pub agents: Vec<Agent>,
+    /// Rooms, by name: two parties talk to each other, each on its own side. Their seats are served as agents.
+    pub rooms: BTreeMap<String, Room>,
     /// Behaviour of the demo's conformance agent for a test kit; `None`: the normal one.
     #[serde(skip)]
     pub profile: Option<Profile>,
@@ -173,6 +177,7 @@ impl Default for Config {
             telemetry: Telemetry::default(),
             tools: BTreeMap::new(),
             agents: Vec::new(),
+            rooms: BTreeMap::new(),
             profile: None,
         }
     }

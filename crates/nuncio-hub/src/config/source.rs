@@ -13,6 +13,7 @@ use super::{
     Config, Profile,
     agent::read_agents,
     file::{self, Files, Findings, Node, Origin, Problem, Problems, Severity, Spot, Value},
+    rooms::seats,
     tools,
 };
 
@@ -207,6 +208,8 @@ pub(super) fn finish(
     (config.agents, config.profile) = (agents, profile);
     tools::check(&tree, &mut findings);
     tools::resolve(&mut config);
+    let seats = seats(std::mem::take(&mut config.rooms), &tree, &mut findings);
+    config.agents.extend(seats);
     config.compare(&tree, &mut findings);
     let problems = Problems(findings.problems);
     if problems.has_errors() {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 pub(crate) use nuncio_server::push::Vault;
 
-use super::{ChangeRefusal, Desired, settings};
+use super::{ChangeRefusal, Desired, rooms, settings};
 use crate::{clock::now, config::AgentName};
 
 /// The kind of the records.
@@ -51,7 +51,7 @@ impl AgentRecords {
         let vault = self.vault.as_ref().ok_or("there is no key to open it; start the hub with --key-file")?;
         let text = vault.open(&sealed_for(key), text).ok_or("it was sealed with another key")?;
         let given: Map<String, Value> = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-        let name: AgentName = key.parse()?;
+        let name = rooms::parse_name(key)?;
         let agent = settings::read(&name, &given).map_err(|refused| format!("{refused:?}"))?;
         Ok((name, Desired { agent, given: Some((given, version)) }))
     }

@@ -6,9 +6,10 @@
 //! | admin API | as a sealed record in the store | only if no other origin uses the name |
 //!
 //! Reading order: this file holds the desired agents and applies them, `agent_records` stores the agents of
-//! the API, `settings` parses them.
+//! the API, `settings` parses them, and `rooms` adds two of them for a room.
 
 mod agent_records;
+mod rooms;
 mod settings;
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
@@ -260,6 +261,7 @@ impl Registry {
         name: &AgentName,
         given: Map<String, Value>,
     ) -> Result<Added, ChangeRefusal> {
+        rooms::check_is_agent(&given)?;
         let agent = settings::read(name, &given)?;
         let mut state = self.state.lock().await;
         if let Some(taken) = state.desired(name) {
@@ -284,6 +286,7 @@ impl Registry {
         let (mut given, version) = self.ours(&state, name)?;
         expected(expect, version)?;
         merge(&mut given, patch);
+        rooms::check_is_agent(&given)?;
         let name = name.parse().map_err(ChangeRefusal::Invalid)?;
         let agent = settings::read(&name, &given)?;
         self.keep(&mut state, agent, given, Expect::Version(version)).await
@@ -310,7 +313,8 @@ impl Registry {
     /// Removes an agent. Its tasks stay in the store.
     pub(crate) async fn remove(&self, name: &str, expect: Expect) -> Result<(), ChangeRefusal> {
         let mut state = self.state.lock().await;
-        let (_, version) = self.ours(&state, name)?;
+        let (given, version) = self.ours(&state, name)?;
+        rooms::check_is_agent(&given)?;
         expected(expect, version)?;
         self.records.drop(name, version).await?;
         state.added.remove(name);

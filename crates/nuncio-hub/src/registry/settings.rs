@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::ChangeRefusal;
+use super::{ChangeRefusal, rooms};
 pub(crate) use crate::config::AgentTable as Settings;
 use crate::config::{self, AgentName};
 
@@ -11,6 +11,9 @@ use crate::config::{self, AgentName};
 /// # Errors
 /// The wrong setting, and the expected value.
 pub(super) fn read(name: &AgentName, given: &Map<String, Value>) -> Result<config::Agent, ChangeRefusal> {
+    if let Some(seat) = rooms::read(name, given) {
+        return seat.map_err(ChangeRefusal::Invalid);
+    }
     let is_program = |url: &str| url.starts_with("cmd:") || url.starts_with("cmd+json:");
     if given.contains_key("command") || given.get("url").and_then(Value::as_str).is_some_and(is_program) {
         return Err(ChangeRefusal::Forbidden(

@@ -83,6 +83,8 @@ pub(crate) async fn factory(store: &Arc<dyn Store>) -> AgentFactory {
     AgentFactory {
         fleet: Arc::new(Fleet::new(&urls)),
         urls,
+        rooms: crate::rooms::Rooms::new(store, &telemetry.metrics),
+        urls: AgentUrls::new(&"http://127.0.0.1:2602".parse().unwrap(), None),
         store: Arc::clone(store),
         retention: Retention::default(),
         pushing: None,

@@ -109,6 +109,12 @@ definitions! {
         "Ends of turns and leases of a mailbox by outcome: done, returned (offered again), lost (the worker was lost), poison (offered too often) or unclaimed (no worker came)";
     AGENT_UP Gauge "agent_up" ["agent"]
         "1 if a remote agent answers, 0 if it does not; not for other agents";
+    ROOM_ROUNDS Counter "room_rounds" ["room"]
+        "Rounds of a room that were begun by a message";
+    ROOM_TURNS Counter "room_turns" ["room"]
+        "Messages of a room";
+    ROOM_WAITING Gauge "room_waiting" ["room" "seat"]
+        "Open rounds of a room in which this seat speaks next; the number is at most 5 seconds old";
     STORE_SECONDS Histogram "store_seconds" ["operation"]
         "Duration of store operations: commit, read or write; not for the memory store";
     STORE_ERRORS Counter "store_errors" ["operation"]
@@ -175,6 +181,9 @@ pub(crate) struct Metrics {
     lease_offers: CounterFamily<1>,
     lease_ends: CounterFamily<2>,
     agent_up: GaugeFamily<1>,
+    room_rounds: CounterFamily<1>,
+    room_turns: CounterFamily<1>,
+    room_waiting: GaugeFamily<2>,
     store_seconds: [Histogram; StoreOp::ALL.len()],
     store_errors: [Counter; StoreOp::ALL.len()],
     memory_limit: Gauge,
@@ -233,6 +242,9 @@ impl Default for Metrics {
         let lease_offers = register(r, &LEASE_OFFERS, CounterFamily::default());
         let lease_ends = register(r, &LEASE_ENDS, CounterFamily::default());
         let agent_up = register(r, &AGENT_UP, GaugeFamily::default());
+        let room_rounds = register(r, &ROOM_ROUNDS, CounterFamily::default());
+        let room_turns = register(r, &ROOM_TURNS, CounterFamily::default());
+        let room_waiting = register(r, &ROOM_WAITING, GaugeFamily::default());
         let store_seconds: HistogramFamily<1> =
             register(r, &STORE_SECONDS, Family::new_with_constructor(seconds as fn() -> Histogram));
         let store_errors = register(r, &STORE_ERRORS, CounterFamily::<1>::default());
@@ -283,6 +295,9 @@ impl Default for Metrics {
             lease_offers,
             lease_ends,
             agent_up,
+            room_rounds,
+            room_turns,
+            room_waiting,
             ready,
             reloads,
             agents: Mutex::default(),
@@ -353,6 +368,21 @@ impl Metrics {
     pub(crate) fn add_tasks(&self, agent: &str, state: TaskState, tasks: u64) {
         let state = state.as_str().trim_start_matches("TASK_STATE_").to_ascii_lowercase();
         self.tasks.get_or_create(&labels(&TASKS, [agent, &state])).inc_by(tasks.cast_signed());
+    }
+
+    /// Counts a message of a room, and the round that it begins.
+    pub(crate) fn room_turn(&self, room: &str, begins: bool) {
+        self.room_turns.get_or_create(&labels(&ROOM_TURNS, [room])).inc();
+        if begins {
+            self.room_rounds.get_or_create(&labels(&ROOM_ROUNDS, [room])).inc();
+        }
+    }
+
+    /// Sets the number of rounds in which a seat of a room speaks next.
+    pub(crate) fn room_waits(&self, room: &str, seat: &str, rounds: usize) {
+        self.room_waiting
+            .get_or_create(&labels(&ROOM_WAITING, [room, seat]))
+            .set(rounds.cast_signed() as i64);
     }
 
     /// Sets the number of an agent's running executions.

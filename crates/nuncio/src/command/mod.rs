@@ -20,6 +20,7 @@ mod mailbox;
 mod manual;
 mod pages;
 mod push;
+mod room;
 mod send;
 mod serve;
 mod signals;
@@ -70,6 +71,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         Command::Mailbox(command) => mailbox::run(command, format).await,
         Command::AdminToken(command) => admin_token::run(command, format).await,
         Command::Top(top) => Box::pin(top::run(top, format)).await,
+        Command::Room(command) => room::run(command, format).await,
         Command::Trail(trail) => trail::run(trail, format).await,
         Command::Erase(erase) => erase::run(erase, format).await,
         Command::Config(command) => config::run(command, format).await,

@@ -32,6 +32,7 @@ mod keys;
 mod mailboxes;
 mod paging;
 mod path;
+mod rooms;
 mod route;
 mod schema;
 mod stats;
@@ -83,6 +84,10 @@ pub use self::{
         TakenOver,
     },
     paging::{DEFAULT_PAGE_SIZE, ListRoute, MAX_PAGE_SIZE, Page, Paging},
+    rooms::{
+        AddRoom, ListRooms, NewRoom, RemoveRoom, ResetRoom, Room, RoomDetails, RoomMessage, RoomOptions,
+        RoomReset, RoomResetOptions, RoomRound, RoomSeat, Rooms, ShowRoom,
+    },
     route::{RequestParts, Route},
     stats::{
         AgentCounts, AgentFigures, CallRates, DEFAULT_HISTORY_MINUTES, DeliveryBacklog, ErrorCount,

@@ -129,6 +129,7 @@ async fn api() -> (Router, Arc<AtomicUsize>, TrailWriter) {
         is_on_network: false,
     };
     let registry = Arc::new(registry);
+    let rooms = crate::rooms::Rooms::new(&store, &Arc::default());
     let audits = Audits::new(&store, None);
     let tokens = AdminTokens::open(&store).await.unwrap();
     let (events, push) = (Arc::default(), Some(push));
@@ -138,6 +139,7 @@ async fn api() -> (Router, Arc<AtomicUsize>, TrailWriter) {
         is_volatile,
         wake,
         registry,
+        rooms,
         identity,
         mailboxes,
         consents,

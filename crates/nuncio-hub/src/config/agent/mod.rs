@@ -33,7 +33,7 @@ pub(crate) use self::{
     kinds::{AgentTable, Example, KINDS, KindEntry, order},
 };
 use super::{
-    AgentCalls, AgentLimits, AgentPush, Cards, fields,
+    AgentCalls, AgentLimits, AgentPush, Cards, Seat, fields,
     file::{Files, Findings, Node, read},
     form::{Form, HttpUrl, Opt, ValueList, schema_of, word},
 };
@@ -163,6 +163,8 @@ pub enum AgentKind {
     Model(Box<Model>),
     /// A mailbox.
     Mailbox(Box<Mailbox>),
+    /// A seat of a room, which the table of the room defines.
+    Seat(Seat),
     /// The kind that tests add.
     #[cfg(test)]
     Toy(crate::agents::Toy),

@@ -18,6 +18,21 @@ pub struct AgentName(String);
 
 text!(AgentName);
 
+/// The part of a name that stands for the second seat of a room.
+const SECOND_SEAT: &str = "/b";
+
+impl AgentName {
+    /// The name of the room, for that of a second seat.
+    pub(crate) fn room_of_second_seat(&self) -> Option<&str> {
+        self.0.strip_suffix(SECOND_SEAT)
+    }
+
+    /// The name of the second seat of the room of this name.
+    pub(crate) fn second_seat(&self) -> Self {
+        Self(format!("{}{SECOND_SEAT}", self.0))
+    }
+}
+
 impl FromStr for AgentName {
     type Err = String;
 

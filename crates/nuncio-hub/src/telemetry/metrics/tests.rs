@@ -66,6 +66,8 @@ fn all_touched() -> Arc<Metrics> {
     metrics.lease_offered("coder");
     metrics.lease_ended("coder", LeaseEnd::Done);
     metrics.agent_is("echo", false);
+    metrics.room_turn("talk", true);
+    metrics.room_waits("talk", "b", 1);
     metrics.reloaded(true);
     metrics.reloaded(false);
     metrics.answered(StoreOp::Commit, Duration::from_millis(2), false);

@@ -5,18 +5,19 @@ use std::{collections::BTreeSet, path::Path};
 use nuncio_hub::{
     Hub,
     admin::api::{
-        AcceptAccess, AccessCaller, AccessFilter, AccessState, AddAgent, AgentSettings, AuditAgent,
+        AcceptAccess, AccessCaller, AccessFilter, AccessState, AddAgent, AddRoom, AgentSettings, AuditAgent,
         AuditRequest, BlockAccess, CancelTask, ChangeAgent, CreateAdminToken, CreateInvitation, CreateKey,
         CreateMailbox, DeclineAccess, DeleteKey, DeliveryFilter, EraseTasks, ErasureTarget, EventKind,
         EventOptions, FollowEvents, HubEvent, KeyRotation, ListAccess, ListAdminTokens, ListAgents,
-        ListDeliveries, ListDeliveryHosts, ListInvitations, ListKeys, ListMailboxes, ListTasks, ListTrail,
-        MailboxRetry, MailboxRotation, NewAdminToken, NewAgent, NewInvitation, NewKey, NewMailbox,
-        OpenDashboard, Paging, PauseDeliveryHost, RedriveDeliveries, RedriveFilter, RefreshAgent,
-        ReloadConfig, ReloadOptions, RemoveAgent, RemoveMailbox, ReplayDelivery, ResumeDeliveryHost,
-        RetryMailbox, RevokeAccess, RevokeAdminToken, RevokeInvitation, RevokeKey, Role, RotateKey,
-        RotateMailbox, ShowAbout, ShowAgent, ShowAgentHealth, ShowAudit, ShowConfig, ShowDelivery,
-        ShowDocument, ShowHealth, ShowKey, ShowMailbox, ShowStats, ShowTask, StatsOptions, StoreKind,
-        TakeOver, TakeOverLeases, TaskFilter, TimelineOptions, TrailFilter, What,
+        ListDeliveries, ListDeliveryHosts, ListInvitations, ListKeys, ListMailboxes, ListRooms, ListTasks,
+        ListTrail, MailboxRetry, MailboxRotation, NewAdminToken, NewAgent, NewInvitation, NewKey, NewMailbox,
+        NewRoom, OpenDashboard, Paging, PauseDeliveryHost, RedriveDeliveries, RedriveFilter, RefreshAgent,
+        ReloadConfig, ReloadOptions, RemoveAgent, RemoveMailbox, RemoveRoom, ReplayDelivery, ResetRoom,
+        ResumeDeliveryHost, RetryMailbox, RevokeAccess, RevokeAdminToken, RevokeInvitation, RevokeKey, Role,
+        RoomOptions, RoomResetOptions, RotateKey, RotateMailbox, ShowAbout, ShowAgent, ShowAgentHealth,
+        ShowAudit, ShowConfig, ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowMailbox, ShowRoom,
+        ShowStats, ShowTask, StatsOptions, StoreKind, TakeOver, TakeOverLeases, TaskFilter, TimelineOptions,
+        TrailFilter, What,
     },
     config::{self, Config},
 };
@@ -206,6 +207,18 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
     client.ok(RevokeAdminToken { id: token.token.id }).await;
     client.refused(RevokeAdminToken { id: "wall".to_owned() }, "there is no admin token wall").await;
     client.follow().await;
+    let room = NewRoom { name: "talk".to_owned(), settings: settings(json!({ "strict_turns": true })).0 };
+    assert_eq!(client.ok(AddRoom { room: room.clone() }).await.seats, ["talk", "talk/b"]);
+    client.refused(AddRoom { room }, "exists already").await;
+    assert_eq!(client.ok(ListRooms {}).await.rooms.len(), 1);
+    client.refused(RemoveAgent { name: "talk".to_owned(), version: None }, "a seat of a room").await;
+    client.ok(RemoveRoom { name: "talk".to_owned() }).await;
+    assert_eq!(client.ok(ListRooms {}).await.rooms.len(), 0);
+    let room = || "r".to_owned();
+    client.refused(ShowRoom { name: room(), options: RoomOptions::default() }, "there is no room r").await;
+    client
+        .refused(ResetRoom { name: room(), options: RoomResetOptions::default() }, "there is no room r")
+        .await;
 
     client.refused(ShowConfig {}, "has no configuration source").await;
     let options = ReloadOptions { force: true };
