@@ -210,7 +210,7 @@ async fn held_messages_are_executed_later_in_order_and_once() {
         let harness = Harness::of(card(), store, holds(&held, said.len()), |builder| builder);
         let mut task = harness.task(said[0]).await.unwrap();
         for said in &said[1..] {
-            task = harness.task(Say::to(&task, *said)).await.unwrap();
+            task = harness.task(Say::to(&task, said)).await.unwrap();
         }
         assert_eq!(task.status.state, TaskState::AuthRequired);
         assert!(harness.runtime.run_held(&scope(), &task.id, let_go(&held)).await.unwrap());
