@@ -229,7 +229,7 @@ pub(crate) async fn serve(
             })
             .await?;
             tell(&hub, key).await?;
-            hub.run(std::future::pending()).await
+            Box::pin(hub.run(std::future::pending())).await
         }
     }
 }

@@ -88,7 +88,7 @@ impl Between {
         let (url, keyring) = (format!("{}/agents/{agent}", hub.local_url()), hub.keyring());
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(async move {
-            hub.run(async move { drop(stopped.await) }).await.expect("the hub runs");
+            Box::pin(hub.run(async move { drop(stopped.await) })).await.expect("the hub runs");
         });
         Self { url, keyring, _stop: stop, _running: running }
     }

@@ -182,6 +182,6 @@ impl Between {
             bail!("the agent is not served");
         }
         tell(&hub, self.key).await?;
-        hub.run(std::future::pending()).await
+        Box::pin(hub.run(std::future::pending())).await
     }
 }

@@ -31,7 +31,7 @@ pub(crate) const MAX_MINUTES: usize = 360;
 pub(crate) type States = [u64; TaskState::ALL.len()];
 
 /// The figures of a minute.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Minute {
     /// Its end.
     pub(crate) at: Timestamp,

@@ -166,6 +166,7 @@ pub(crate) enum Command {
     /// Watch a hub: its agents, tasks, calls and deliveries, and its events as they happen.
     Top(Top),
     /// Create, list, show, watch, reset and remove the rooms of a hub.
+    #[command(subcommand)]
     Room(RoomCommand),
     /// List the audit trail of a hub: refused calls and changes by administration.
     Trail(Trail),

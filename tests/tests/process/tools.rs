@@ -43,7 +43,7 @@ impl Place {
         let folder = directory(name);
         let (config, data) = (folder.join("nuncio.toml"), folder.join("nuncio.db"));
         let command =
-            json!([peers().join("py/bin/python"), root().join("tests/peers/tools/serve.py"), folder.clone()]);
+            json!([peers().join("py/bin/python"), root().join("tests/peers/tools/serve.py"), folder]);
         let settings = format!(
             "[tools.files]\ncommand = {command}\n\n[agents.writer]\nmodel = \"{}\"\ntools = [\"files\"]\n{more}\n",
             provider.model()

@@ -39,7 +39,7 @@ pub(crate) fn agent_from_api(name: &AgentName, given: &Map<String, Json>) -> Res
         }
         // It names nothing outside of the hub.
         AgentKind::Mailbox(_) => return Ok(Agent { origin: AgentOrigin::Api, ..agent }),
-        AgentKind::Demo(_) | AgentKind::Command(_) => {
+        AgentKind::Demo(_) | AgentKind::Command(_) | AgentKind::Seat(_) => {
             return Err(EXPECTED.to_owned());
         }
         #[cfg(test)]

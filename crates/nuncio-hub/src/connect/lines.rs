@@ -111,7 +111,7 @@ mod tests {
             (piece(true, true), None, &["text"], None),
         ] {
             let told = of(&entry(event.clone(), memo));
-            let keys: Vec<String> = told.lines.iter().map(|line| first_key(line)).collect();
+            let keys: Vec<String> = told.lines.iter().map(first_key).collect();
             assert_eq!(
                 (keys.iter().map(String::as_str).collect::<Vec<_>>(), told.end),
                 (forms.to_vec(), end),

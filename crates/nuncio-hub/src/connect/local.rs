@@ -20,6 +20,7 @@ use crate::{
     identity::Authenticator,
     limits::Callers,
     registry::PrepareAgent as _,
+    rooms::Rooms,
     telemetry::HubTelemetry,
     trail::Trail,
 };
@@ -57,6 +58,7 @@ impl LocalAgent {
             retention: Retention::default(),
             pushing: None,
             options: BindOptions::default(),
+            rooms: Rooms::new(&store, &telemetry.metrics),
             telemetry,
             mailboxes,
             callers: Arc::new(Callers::new(&limits, &identity.limits())),

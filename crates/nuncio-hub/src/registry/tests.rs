@@ -84,7 +84,6 @@ pub(crate) async fn factory(store: &Arc<dyn Store>) -> AgentFactory {
         fleet: Arc::new(Fleet::new(&urls)),
         urls,
         rooms: crate::rooms::Rooms::new(store, &telemetry.metrics),
-        urls: AgentUrls::new(&"http://127.0.0.1:2602".parse().unwrap(), None),
         store: Arc::clone(store),
         retention: Retention::default(),
         pushing: None,

@@ -126,6 +126,7 @@ impl World {
 }
 
 /// A row of the table of semantics: steps, the refusal of the last one, and the tasks of either seat.
+#[derive(Clone, Copy)]
 struct Row {
     says: &'static str,
     steps: &'static [&'static str],

@@ -210,7 +210,7 @@ mod tests {
         metrics.agent("echo").count(Op::SendMessage, v1, None, CallOutcome::Ok);
         let now = metrics.totals()["echo"].calls.clone();
         assert_eq!((now.calls(), now.clone().since(&before).calls()), (6, 1));
-        let mut both = now.clone();
+        let mut both = now;
         both.add(&before);
         assert_eq!(both.calls(), 11);
         assert_eq!(

@@ -476,7 +476,7 @@ async fn tasks_are_found_by_context_age_and_the_beginning_of_their_id() {
 async fn event(api: &Api, stream: &mut reqwest::Response) -> Value {
     within("an event", async {
         loop {
-            let chunk = stream.chunk().await.unwrap().expect("the stream goes on");
+            let chunk = stream.chunk().await.unwrap().unwrap();
             let text = String::from_utf8(chunk.to_vec()).unwrap();
             let Some((id, data)) =
                 text.trim_end().strip_prefix("id: ").and_then(|text| text.split_once("\ndata: "))

@@ -75,7 +75,7 @@ struct AccessPage {
 }
 
 pub(super) async fn page(visit: Visit) -> Answer {
-    let shell = visit.shell("Access", Area::Access).from_route(&ListKeys {}, Some("key list".to_owned()))?;
+    let shell = visit.shell("Access", Area::Access).with_route(&ListKeys {}, Some("key list".to_owned()))?;
     let keys = visit.call(keys::list, ListKeys {}).await?;
     let now = clock::now();
     render(&AccessPage {

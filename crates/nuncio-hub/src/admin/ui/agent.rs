@@ -60,7 +60,7 @@ async fn head(visit: &Visit, name: &str, tab: Tab) -> Result<(Shell, Head, Agent
     let command = format!("agent show {}", quoted(name));
     let shell = visit
         .shell(format!("Agent {}", show::cell(name)), Area::Agents)
-        .from_route(&request, Some(command))?;
+        .with_route(&request, Some(command))?;
     let details = visit.call(agents::show, request).await?;
     let agent = AgentRow::from(details.agent.clone());
     Ok((shell, Head { agent, tab }, details))
@@ -181,11 +181,11 @@ struct AccessPage {
 pub(super) async fn access(visit: Visit, Path(name): Path<String>) -> Answer {
     let (shell, head, _) = head(&visit, &name, Tab::Access).await?;
     let keys = visit.call(keys::list, ListKeys {}).await?.keys;
-    let keys = keys.into_iter().map(|key| key_access(key, &name)).collect();
+    let keys = keys.into_iter().map(|key| key_access(&key, &name)).collect();
     render(&AccessPage { shell, head, keys })
 }
 
-fn key_access(key: Key, agent: &str) -> KeyAccess {
+fn key_access(key: &Key, agent: &str) -> KeyAccess {
     let now = crate::clock::now();
     let (may_call, reason) = match &key.agents {
         _ if key.revoked.is_some() => (false, "the key is revoked"),

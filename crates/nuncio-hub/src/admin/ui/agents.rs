@@ -64,7 +64,7 @@ struct AgentsPage {
 
 pub(super) async fn page(visit: Visit) -> Answer {
     let shell = visit.shell("Agents", Area::Agents);
-    let shell = shell.from_route(&ListAgents {}, Some("agent list".to_owned()))?;
+    let shell = shell.with_route(&ListAgents {}, Some("agent list".to_owned()))?;
     let agents = visit.call(agents::list, ListAgents {}).await?.agents;
     render(&AgentsPage { shell, agents: agents.into_iter().map(AgentRow::from).collect() })
 }

@@ -32,7 +32,7 @@ struct ConfigPage {
 
 pub(super) async fn page(visit: Visit) -> Answer {
     let shell = visit.shell("Configuration", Area::Config);
-    let shell = shell.from_route(&ShowConfig {}, Some("config show".to_owned()))?;
+    let shell = shell.with_route(&ShowConfig {}, Some("config show".to_owned()))?;
     let shown = visit.call(reload::show, ShowConfig {}).await?.0;
     let mut values = BTreeMap::new();
     flatten(String::new(), &shown["config"], &mut values);

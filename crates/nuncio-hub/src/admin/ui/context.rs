@@ -33,7 +33,7 @@ pub(super) async fn page(visit: Visit, Path(id): Path<String>) -> Answer {
     let filter = TaskFilter { context: Some(id.clone()), paging, ..TaskFilter::default() };
     let request = ListTasks { filter };
     let command = format!("task list --context {}", quoted(&id));
-    let shell = visit.shell("Conversation", Area::Tasks).from_route(&request, Some(command))?;
+    let shell = visit.shell("Conversation", Area::Tasks).with_route(&request, Some(command))?;
     let page = visit.call(tasks::list, request).await?;
     if page.tasks.is_empty() && visit.query.get("after").is_none() {
         return Err(AdminProblem::not_found(format!(

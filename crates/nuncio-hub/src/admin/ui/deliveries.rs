@@ -136,7 +136,7 @@ pub(super) async fn page(visit: Visit) -> Answer {
             command.push_str(&format!(" --{field} {}", quoted(value)));
         }
     }
-    let shell = visit.shell("Deliveries", Area::Deliveries).from_route(&request, Some(command))?;
+    let shell = visit.shell("Deliveries", Area::Deliveries).with_route(&request, Some(command))?;
     let page = visit.call(deliveries::list, request).await?;
     let hosts = visit.call(delivery_hosts::list, ListDeliveryHosts {}).await?;
     render(&DeliveriesPage {

@@ -48,7 +48,7 @@ struct DeliveryPage {
 pub(super) async fn page(visit: Visit, Path(id): Path<String>) -> Answer {
     let command = format!("delivery show {}", quoted(&id));
     let request = ShowDelivery { id };
-    let shell = visit.shell("Delivery", Area::Deliveries).from_route(&request, Some(command))?;
+    let shell = visit.shell("Delivery", Area::Deliveries).with_route(&request, Some(command))?;
     let delivery = visit.call(deliveries::show, request).await?;
     render(&DeliveryPage {
         shell,

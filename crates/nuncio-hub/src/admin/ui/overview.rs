@@ -81,7 +81,7 @@ struct OverviewPage {
 
 pub(super) async fn page(visit: Visit) -> Answer {
     let request = ShowStats { options: StatsOptions { minutes: Some(CHART_MINUTES) } };
-    let shell = visit.shell("Overview", Area::Overview).from_route(&request, Some("top".to_owned()))?;
+    let shell = visit.shell("Overview", Area::Overview).with_route(&request, Some("top".to_owned()))?;
     let stats = visit.call(stats::show, request).await?;
     let paging = |limit| Paging { limit: Some(limit), after: None };
     let filter = TaskFilter { paging: paging(LATEST), ..TaskFilter::default() };

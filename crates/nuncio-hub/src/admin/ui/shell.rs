@@ -39,7 +39,7 @@ pub(super) struct Source {
 
 impl Shell {
     /// Adds the route that has the data of this page, and the command that prints it.
-    pub(super) fn from_route<R: Route>(
+    pub(super) fn with_route<R: Route>(
         mut self,
         request: &R,
         command: Option<String>,

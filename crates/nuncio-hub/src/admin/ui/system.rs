@@ -29,7 +29,7 @@ struct SystemPage {
 
 pub(super) async fn page(visit: Visit) -> Answer {
     let request = ShowStats { options: StatsOptions { minutes: Some(0) } };
-    let shell = visit.shell("System", Area::System).from_route(&request, Some("top".to_owned()))?;
+    let shell = visit.shell("System", Area::System).with_route(&request, Some("top".to_owned()))?;
     let stats = visit.call(stats::show, request).await?;
     let size = |bytes: usize| show::bytes(bytes as u64);
     render(&SystemPage {

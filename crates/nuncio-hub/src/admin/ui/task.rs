@@ -55,7 +55,7 @@ pub(super) async fn page(visit: Visit, Path(id): Path<String>) -> Answer {
     let options = TimelineOptions { content: None, after, limit: Some(PAGE_SIZE) };
     let request = ShowTask { id: id.clone(), options };
     let command = format!("task get {}", quoted(&id));
-    let shell = visit.shell("Task", Area::Tasks).from_route(&request, Some(command))?;
+    let shell = visit.shell("Task", Area::Tasks).with_route(&request, Some(command))?;
     let options = TimelineOptions { content: Some(shows_content), ..request.options };
     let details = visit.call(tasks::show, ShowTask { id, options }).await?;
     let is_terminal = details.task.state.is_terminal();

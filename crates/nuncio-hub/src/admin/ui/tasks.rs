@@ -89,7 +89,7 @@ pub(super) async fn page(visit: Visit) -> Answer {
     let filter = filter(&visit.query)?;
     let request = ListTasks { filter };
     let command = command(&visit.query);
-    let shell = visit.shell("Tasks", Area::Tasks).from_route(&request, Some(command))?;
+    let shell = visit.shell("Tasks", Area::Tasks).with_route(&request, Some(command))?;
     let page = visit.call(tasks::list, request).await?;
     let query = &visit.query;
     let next = page.next.map(|next| visit.with(&[("after", Some(&next))]));

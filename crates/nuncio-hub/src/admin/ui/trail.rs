@@ -70,7 +70,7 @@ pub(super) async fn page(visit: Visit) -> Answer {
         paging: Paging { limit: Some(PAGE_SIZE), after: query.text("after") },
     };
     let request = ListTrail { filter };
-    let shell = visit.shell("Trail", Area::Trail).from_route(&request, Some("trail".to_owned()))?;
+    let shell = visit.shell("Trail", Area::Trail).with_route(&request, Some("trail".to_owned()))?;
     let page = visit.call(trail::list, request).await?;
     render(&TrailPage {
         shell,

@@ -101,7 +101,7 @@ impl Mailboxes {
         let lines = lines::parse(body);
         for attempt in 1..=MAX_ATTEMPTS {
             let kept = match self.held(mailbox, lease).await? {
-                Held::Yes(kept) => kept,
+                Held::Yes(kept) => *kept,
                 Held::Done(done) => return finished(done, first, lines.as_deref().unwrap_or_default()),
             };
             let have = kept.row.have;
@@ -152,7 +152,7 @@ impl Mailboxes {
         loop {
             let changed = wake.changed();
             let mut kept = match self.held(mailbox, lease).await? {
-                Held::Yes(kept) => kept,
+                Held::Yes(kept) => *kept,
                 Held::Done(_) => return Err(Problem::lease_lost()),
             };
             if !renewed {
@@ -180,6 +180,7 @@ impl Mailboxes {
     ) -> Result<(), Problem> {
         for _ in 0..MAX_ATTEMPTS {
             let Held::Yes(kept) = self.held(mailbox, lease).await? else { return Err(Problem::lease_lost()) };
+            let kept = *kept;
             if kept.row.canceled {
                 self.drop_row(mailbox, &kept).await?;
                 return Ok(());
@@ -203,7 +204,7 @@ impl Mailboxes {
         if let Some(kept) = self.book.turn(&mailbox.name, lease.turn).await? {
             if let Some(holder) = kept.row.holder.as_ref().filter(|_| kept.row.is_held_by(lease)) {
                 mailbox.saw(holder);
-                return Ok(Held::Yes(kept));
+                return Ok(Held::Yes(Box::new(kept)));
             }
             return Err(Problem::lease_lost());
         }
@@ -363,7 +364,7 @@ impl Mailboxes {
 
 /// The holder of a turn, for a lease.
 enum Held {
-    Yes(Kept),
+    Yes(Box<Kept>),
     /// The lease has said its last line.
     Done(Tombstone),
 }

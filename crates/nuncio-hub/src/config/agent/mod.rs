@@ -176,7 +176,7 @@ impl AgentKind {
     pub fn check_every(&self) -> Option<Duration> {
         match self {
             Self::Model(model) => Some(model.check_every),
-            Self::Demo(_) | Self::Upstream(_) | Self::Command(_) | Self::Mailbox(_) => None,
+            Self::Demo(_) | Self::Upstream(_) | Self::Command(_) | Self::Mailbox(_) | Self::Seat(_) => None,
             #[cfg(test)]
             Self::Toy(_) => None,
         }
