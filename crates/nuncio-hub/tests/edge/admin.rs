@@ -109,7 +109,8 @@ async fn health_is_for_all_and_pages_of_other_sites_get_nothing() {
         }
     }
     assert_eq!(asked.get("/api/v1", &[("host", "localhost"), ("authorization", &token)]).await.status(), 200);
-    for path in ["/", "/agents", "/agents/echo", "/.well-known/jwks.json"] {
+    assert_eq!(asked.get("/", &[]).await.url().path(), "/ui/login", "the dashboard");
+    for path in ["/agents", "/agents/echo", "/.well-known/jwks.json"] {
         assert_eq!(asked.get(path, &[]).await.status(), StatusCode::NOT_FOUND, "{path} is for callers");
     }
     // And nothing of it on the other side.

@@ -13,6 +13,8 @@
 //! `judge::every_write_is_judged_by_the_one_rule` shows that both agree: it tries every combination of facts
 //! on every store. Records have a rule of their own, [`Expect::check`](super::Expect).
 
+use std::sync::Arc;
+
 use nuncio_protocol::Seq;
 
 use super::{Expect, RecordChange, Refused, StoreError};
@@ -82,23 +84,23 @@ pub(super) fn reserved_creation(reservation: Option<ReservationFacts>, take: boo
     }
 }
 
-/// Checks the changes of records of an entry, in their order. `version` finds the stored version of a record, 0 for
+/// Checks the changes of records of an entry, each against what those before it leave. `version` finds the stored version of a record, 0 for
 /// none.
 pub(super) fn records(
     changes: &[RecordChange],
     mut version: impl FnMut(&RecordChange) -> Result<u64, StoreError>,
 ) -> Result<Judgement, StoreError> {
-    for (place, change) in changes.iter().enumerate() {
-        let earlier = changes[..place].iter().rfind(|earlier| earlier.name() == change.name());
+    let mut seen: Vec<((&Arc<str>, &Arc<str>), u64)> = Vec::with_capacity(changes.len());
+    for change in changes {
+        let earlier = seen.iter().rfind(|(name, _)| *name == change.name());
         let found = match earlier {
-            // An entry changes a record once; a second change has nothing to expect.
-            Some(_) if change.expect() != Expect::Anything => return Ok(Err(Refused::Record)),
-            Some(_) => continue,
+            Some((_, found)) => *found,
             None => version(change)?,
         };
         if change.expect().check(found).is_err() {
             return Ok(Err(Refused::Record));
         }
+        seen.push((change.name(), change.version_after(found)));
     }
     Ok(Ok(()))
 }

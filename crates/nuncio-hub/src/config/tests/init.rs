@@ -39,7 +39,7 @@ fn every_example_can_be_taken() {
     let variables: Vec<_> = variables(&text).into_iter().map(|name| (name, secret)).collect();
     let source = Source { variables: Variables::of(&variables), ..folder.source() };
     let loaded = must(source.load());
-    assert_eq!(loaded.config.agents.len(), 11);
+    assert_eq!(loaded.config.agents.len(), 12);
     let warnings = loaded.warnings.to_string();
     assert_eq!(loaded.warnings.0.len(), 1, "{warnings}");
     assert!(warnings.contains("keep_finished: is for memory"), "{warnings}");
