@@ -158,7 +158,9 @@ fn check_name(what: &str, name: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// The second seat of a room, NAME/b, is an agent of its own.
 fn is_agent_name(name: &str) -> bool {
+    let name = name.strip_suffix("/b").unwrap_or(name);
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     name.starts_with(is_plain) && name.chars().all(|c| is_plain(c) || c == '-') && name.len() <= 63
 }
