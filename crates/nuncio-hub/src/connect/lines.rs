@@ -108,7 +108,8 @@ mod tests {
             (state(Canceled, None), None, &[], Some(Canceled)),
             (piece(false, false), None, &["artifactUpdate"], None),
             (piece(true, false), None, &["text"], None),
-            (piece(true, true), None, &["text"], None),
+            // Keys are in the order of the alphabet: `last` comes before `text`.
+            (piece(true, true), None, &["last"], None),
         ] {
             let told = of(&entry(event.clone(), memo));
             let keys: Vec<String> = told.lines.iter().map(first_key).collect();

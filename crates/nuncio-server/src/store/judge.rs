@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use nuncio_protocol::Seq;
 
-use super::{Expect, RecordChange, Refused, StoreError};
+use super::{RecordChange, Refused, StoreError};
 
 /// Accepted, or the reason of the refusal.
 pub(super) type Judgement = Result<(), Refused>;
