@@ -13,8 +13,6 @@
 //! `judge::every_write_is_judged_by_the_one_rule` shows that both agree: it tries every combination of facts
 //! on every store. Records have a rule of their own, [`Expect::check`](super::Expect).
 
-use std::sync::Arc;
-
 use nuncio_protocol::Seq;
 
 use super::{RecordChange, Refused, StoreError};
@@ -84,15 +82,15 @@ pub(super) fn reserved_creation(reservation: Option<ReservationFacts>, take: boo
     }
 }
 
-/// Checks the changes of records of an entry, each against what those before it leave. `version` finds the stored version of a record, 0 for
-/// none.
+/// Checks the changes of records of an entry, each against what those before it leave. `version` finds the stored
+/// version of a record, 0 for none.
 pub(super) fn records(
     changes: &[RecordChange],
     mut version: impl FnMut(&RecordChange) -> Result<u64, StoreError>,
 ) -> Result<Judgement, StoreError> {
-    let mut seen: Vec<((&Arc<str>, &Arc<str>), u64)> = Vec::with_capacity(changes.len());
+    let mut seen: Vec<(&RecordChange, u64)> = Vec::with_capacity(changes.len());
     for change in changes {
-        let earlier = seen.iter().rfind(|(name, _)| *name == change.name());
+        let earlier = seen.iter().rfind(|(earlier, _)| earlier.name() == change.name());
         let found = match earlier {
             Some((_, found)) => *found,
             None => version(change)?,
@@ -100,7 +98,7 @@ pub(super) fn records(
         if change.expect().check(found).is_err() {
             return Ok(Err(Refused::Record));
         }
-        seen.push((change.name(), change.version_after(found)));
+        seen.push((change, change.version_after(found)));
     }
     Ok(Ok(()))
 }
