@@ -49,7 +49,7 @@ pub struct FakeLease {
     pub worker: String,
     /// The key of the claim.
     pub claim_key: String,
-    /// What was offered.
+    /// The offered turns.
     pub offer: Value,
     /// The lines, in order.
     pub lines: Vec<Value>,

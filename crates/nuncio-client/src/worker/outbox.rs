@@ -117,7 +117,7 @@ mod tests {
         outbox.batch().map(|batch| (batch.first, batch.lines))
     }
 
-    /// Whatever the hub says it has, the next body begins after it.
+    /// The next body begins after the last line that the hub has, for any answer of the hub.
     #[test]
     fn lines_go_on_after_those_that_the_hub_has() {
         for (before, lines, have, expected) in [

@@ -303,7 +303,7 @@ impl CommitObserver for Notes {
     }
 }
 
-/// What is told may be in one commit or in several; nothing is told twice, and the end is told.
+/// The observer gets each entry once, in one commit or in several, and the end as well.
 #[tokio::test(start_paused = true)]
 async fn an_observer_is_told_of_what_is_committed_and_of_nothing_else() {
     for waits in [false, true] {

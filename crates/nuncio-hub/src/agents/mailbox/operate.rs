@@ -1,4 +1,4 @@
-//! What operators see of a mailbox, and what they do to it.
+//! The view of a mailbox for operators, and their changes to it.
 
 use std::sync::Arc;
 

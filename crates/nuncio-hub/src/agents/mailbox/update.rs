@@ -1,4 +1,4 @@
-//! What the holder of a lease says: lines, that it is alive, and that it gives the turn back.
+//! The calls of the holder of a lease: lines, heartbeats, and the return of the turn.
 //!
 //! Every line is one transaction: the entry in the log of the task, and the row with the number of the line. The row
 //! is written only over the version that was read, so that a lease which is over writes nothing.
