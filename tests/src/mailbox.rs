@@ -49,7 +49,7 @@ pub struct FakeLease {
     pub worker: String,
     /// The key of the claim.
     pub claim_key: String,
-    /// The offered turns.
+    /// The offer, as the answer to the claim.
     pub offer: Value,
     /// The lines, in order.
     pub lines: Vec<Value>,
