@@ -69,7 +69,7 @@ pub(super) type Entries = mpsc::UnboundedSender<TurnEntry>;
 
 impl TurnEntry {
     pub(super) fn new(commit: &Commit) -> Self {
-        Self { event: Arc::clone(&commit.event), memo: commit.memo.clone() }
+        Self { event: Arc::clone(&commit.event), memo: commit.attached.memo.clone() }
     }
 
     /// False for the creation of the task and for messages of the caller, which the other server has.

@@ -340,15 +340,9 @@ mod tests {
             event: Arc::new(Event::Message(Arc::default())),
             at: Timestamp::EPOCH,
             snapshot: None,
-            idempotency: None,
-            reserved: false,
-            turn: None,
             take: false,
-            webhook: None,
             push: false,
-            memo: None,
-            records: Vec::new(),
-            park: false,
+            attached: crate::store::Attached::default(),
         };
         {
             let mut state = live.lock();

@@ -22,7 +22,7 @@ use crate::{
     clock::now,
     id::new_id,
     size,
-    store::{Commit, IdempotencyKey, RecordChange, Scope, StoredTurn, Webhook},
+    store::{Attached, Commit, IdempotencyKey, RecordChange, Scope, StoredTurn, Webhook},
 };
 
 /// The author of an event.
@@ -420,13 +420,15 @@ impl Recorder {
         folded.advance(&batch);
         state.phase = Phase::Task(Tracked { task, folded, committed });
         if let Some(first) = batch.first_mut() {
-            let attached = std::mem::take(&mut state.attached);
+            let mut attached = std::mem::take(&mut state.attached);
             let park = (self.parks || attached.park) && !state.state().is_settled();
-            first.take = state.owned_elsewhere;
-            attached.put_on(first);
-            state.pushes |= first.webhook.is_some();
+            if attached.reserved {
+                attached.idempotency = None;
+            }
+            state.pushes |= attached.webhook.is_some();
             state.parked = park;
-            batch.iter_mut().for_each(|commit| commit.park = park);
+            (first.take, first.attached) = (state.owned_elsewhere, attached);
+            batch.iter_mut().for_each(|commit| commit.attached.park = park);
         }
         // In a shared store another server may have registered a webhook.
         if let Some(push) = self.core.push.as_ref().filter(|_| state.pushes || self.core.store.is_shared()) {
@@ -483,15 +485,9 @@ impl Recorder {
             event: Arc::new(event),
             at,
             snapshot: None,
-            idempotency: None,
-            reserved: false,
-            turn: None,
             take: false,
-            webhook: None,
             push: false,
-            memo: None,
-            records: Vec::new(),
-            park: false,
+            attached: Attached::default(),
         }
     }
 }

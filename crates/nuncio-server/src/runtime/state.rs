@@ -15,7 +15,7 @@ use super::{
 use crate::{
     memory::{MemoryAccount, TaskSize},
     size,
-    store::{Commit, IdempotencyKey, Moved, RecordChange, StoredEvent, StoredTask, StoredTurn, Webhook},
+    store::{Attached, Commit, Moved, StoredEvent, StoredTask},
 };
 
 /// The number of recent events in memory for subscribers. A subscriber that lags further behind reads the
@@ -108,42 +108,6 @@ pub(super) struct Lost {
     answered: bool,
     /// The last entry that was committed.
     committed: Seq,
-}
-
-/// Data that is committed in one transaction with the next entry.
-#[derive(Default)]
-pub(super) struct Attached {
-    /// A repeat of the message finds the task under this key.
-    pub(super) idempotency: Option<IdempotencyKey>,
-    /// True if the store has a reservation for the task, which its first entry ends.
-    pub(super) reserved: bool,
-    /// The turn that the task works on, or will work on.
-    pub(super) turn: Option<StoredTurn>,
-    /// The webhook to register.
-    pub(super) webhook: Option<Webhook>,
-    /// The executor's new memo.
-    pub(super) memo: Option<Bytes>,
-    /// Changes of records by the agent.
-    pub(super) records: Vec<RecordChange>,
-    /// True if the entry parks the task.
-    pub(super) park: bool,
-}
-
-impl Attached {
-    /// The number of bytes that this adds to an entry.
-    pub(super) fn bytes(&self) -> usize {
-        let records = self.records.iter().map(RecordChange::bytes).sum::<usize>();
-        self.memo.as_ref().map_or(0, Bytes::len) + records
-    }
-
-    /// Moves the data into a commit.
-    pub(super) fn put_on(self, commit: &mut Commit) {
-        let Self { idempotency, reserved, turn, webhook, memo, records, park: _ } = self;
-        // The reservation of a task already holds its key.
-        commit.idempotency = idempotency.filter(|_| !reserved);
-        (commit.reserved, commit.turn, commit.webhook) = (reserved, turn, webhook);
-        (commit.memo, commit.records) = (memo, records);
-    }
 }
 
 /// A position in a task's log.

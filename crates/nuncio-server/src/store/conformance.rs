@@ -38,7 +38,7 @@ use async_trait::async_trait;
 use nuncio_protocol::{ContextId, Event, Message, Part, Seq, Task, TaskId, TaskState, TaskStatus, Timestamp};
 
 pub(super) use self::writer::Writer;
-use super::{Commit, IdempotencyKey, Orphan, Refused, Scope, Store, StoreError};
+use super::{Attached, Commit, IdempotencyKey, Orphan, Refused, Scope, Store, StoreError};
 
 /// Makes one test per check. The expression creates an empty `Arc<dyn Store>`; it may await.
 #[macro_export]
@@ -286,15 +286,9 @@ pub(super) fn opening(scope: &Arc<Scope>, id: &str, idempotency: Option<Idempote
         event: Arc::new(Event::Task(creation(id, "c-1", 1))),
         at: at(1),
         snapshot: None,
-        idempotency,
-        reserved: false,
-        turn: None,
         take: false,
-        webhook: None,
         push: false,
-        memo: None,
-        records: Vec::new(),
-        park: false,
+        attached: Attached { idempotency, ..Attached::default() },
     }
 }
 

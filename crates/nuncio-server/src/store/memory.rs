@@ -103,7 +103,7 @@ fn take_key(
     reservations: &Reservations,
     commit: &Commit,
 ) -> Result<Option<Arc<str>>, Refused> {
-    let Some(IdempotencyKey { key, digest }) = &commit.idempotency else { return Ok(None) };
+    let Some(IdempotencyKey { key, digest }) = &commit.attached.idempotency else { return Ok(None) };
     let slot = (Arc::clone(&commit.scope), Arc::clone(key));
     judge::key(answers.contains_key(&slot) || reservations.of_key(&slot.0, &slot.1).is_some())?;
     answers
@@ -282,23 +282,23 @@ impl MemoryInner {
         let facts = stored.as_ref().map(|stored| stored.facts(me, &commit.scope));
         judge::entry(facts, commit.expected, commit.take)?;
         let stored = stored.ok_or(Refused::NotFound)?;
-        self.records.check(&commit.records)?;
+        self.records.check(&commit.attached.records)?;
         stored.keys.extend(take_key(&mut self.answers, &self.reservations, &commit)?);
         stored.owner = me;
         stored.busy = commit.busy_after().unwrap_or(stored.busy);
-        commit.turn.iter().for_each(|turn| stored.keep(turn.clone()));
-        if let Some(memo) = &commit.memo {
+        commit.attached.turn.iter().for_each(|turn| stored.keep(turn.clone()));
+        if let Some(memo) = &commit.attached.memo {
             stored.memo = Some(memo.clone());
         }
         for parent in references(&commit.event) {
             self.children.entry(parent.clone()).or_default().insert(commit.task_id.clone());
         }
-        self.records.apply(&commit.records);
+        self.records.apply(&commit.attached.records);
         self.bytes += stored.add_bytes(&commit);
         stored.log.push((commit.at, Arc::clone(&commit.event)));
         self.push(&commit);
         let Some(stored) = self.tasks.get_mut(&commit.task_id) else { return Ok(()) };
-        if commit.park {
+        if commit.attached.park {
             stored.delete_begun_turns();
         }
         if let Some(status) = commit.event.status() {
@@ -317,14 +317,14 @@ impl MemoryInner {
 
     fn create(&mut self, me: Owner, commit: &Commit) -> Result<(), Refused> {
         judge::creation(self.tasks.get(&commit.task_id).map(|stored| stored.seq()))?;
-        self.records.check(&commit.records)?;
+        self.records.check(&commit.attached.records)?;
         let unfinished = self.tasks.len() - self.finished.len();
         // Finished tasks would be deleted to make room; unfinished ones never are.
         let is_full = self.bytes > self.max_bytes && self.finished.is_empty() && self.replies.is_empty();
         if unfinished >= self.max_unfinished || is_full {
             return Err(Refused::Full);
         }
-        let key = if commit.reserved {
+        let key = if commit.attached.reserved {
             self.check_reservation(me, commit)?;
             self.end_reservation(&commit.task_id)
         } else {
@@ -339,23 +339,23 @@ impl MemoryInner {
             keys: key.into_iter().collect(),
             owner: me,
             busy: commit.busy_after().unwrap_or(true),
-            turns: commit.turn.iter().cloned().collect(),
+            turns: commit.attached.turn.iter().cloned().collect(),
             webhooks: BTreeMap::new(),
-            memo: commit.memo.clone(),
+            memo: commit.attached.memo.clone(),
             bytes: footprint::OVERHEAD + footprint::of_commit(commit),
         };
         self.bytes += stored.bytes;
         if let Some((_, state)) = status {
             stored.delete_turns(state);
         }
-        if commit.park {
+        if commit.attached.park {
             stored.delete_begun_turns();
         }
         for parent in references(&commit.event) {
             self.children.entry(parent.clone()).or_default().insert(commit.task_id.clone());
         }
         self.tasks.insert(commit.task_id.clone(), Box::new(stored));
-        self.records.apply(&commit.records);
+        self.records.apply(&commit.attached.records);
         self.push(commit);
         self.scopes.entry(Arc::clone(&commit.scope)).or_default().moving.insert(commit.task_id.clone());
         self.count(&commit.scope.agent, None, Some(TaskState::Unspecified));
@@ -367,7 +367,7 @@ impl MemoryInner {
 
     /// Stores the webhook of an entry, and creates the entry's deliveries.
     fn push(&mut self, commit: &Commit) {
-        if let Some(webhook) = &commit.webhook {
+        if let Some(webhook) = &commit.attached.webhook {
             self.upsert_webhook(&commit.task_id, webhook.clone(), commit.at);
         }
         if let Some(stored) = self.tasks.get(&commit.task_id).filter(|_| commit.push) {

@@ -70,9 +70,9 @@ pub use self::{
     scope::Scope,
     signals::{Heard, NET_INTERVAL, POLL_INTERVAL, Polling, Signals, Subscription, Topic},
     task_log::{
-        Commit, IdempotencyKey, IdempotentAnswer, Keyset, Links, MAX_CHILDREN, Moved, Orphan, Outcome,
-        Projection, Prune, Pruned, Reservation, StoredEvent, StoredTask, StoredTurn, TaskLog, TaskPage,
-        TaskQuery, TurnChange, busy_after,
+        Attached, Commit, IdempotencyKey, IdempotentAnswer, Keyset, Links, MAX_CHILDREN, Moved, Orphan,
+        Outcome, Projection, Prune, Pruned, Reservation, StoredEvent, StoredTask, StoredTurn, TaskLog,
+        TaskPage, TaskQuery, TurnChange, busy_after,
     },
 };
 

@@ -15,7 +15,7 @@ use nuncio_protocol::{Message, Seq, Task, TaskId, Timestamp};
 
 pub(crate) use self::{commit::references, list::PageBytes};
 pub use self::{
-    commit::{Commit, busy_after},
+    commit::{Attached, Commit, busy_after},
     idempotency::{IdempotencyKey, IdempotentAnswer, Outcome},
     list::{Keyset, Projection, TaskPage, TaskQuery},
     reservation::Reservation,
@@ -46,7 +46,7 @@ use super::{Refused, Scope, StoreError};
 ///   holds, owns it. The owner holds its task while the task is in progress, and while a turn waits to begin;
 ///   then entries and turns of other owners are refused, unless they take the task over. A task is in
 ///   progress from its creation, and again from each message of its caller, to the next status that is
-///   terminal or interrupted ([`busy_after`]), or to an entry that [parks](Commit::park) it.
+///   terminal or interrupted ([`busy_after`]), or to an entry that [parks](Attached::park) it.
 /// - **Adoption.** A task that a stopped owner left in progress is given to one other owner, once.
 /// - **Keys.** A key belongs to one [`Reservation`], task or reply. A reservation belongs to its owner until
 ///   that has stopped.
@@ -63,7 +63,7 @@ pub trait TaskLog: Send + Sync + 'static {
     /// | [`Held`](Refused::Held) | another owner holds the task, and it is not [taken](Commit::take) | |
     /// | [`Version`](Refused::Version) | the log is at another number, or the task has ended | the id exists, in any scope |
     /// | [`Record`](Refused::Record) | a [record](Commit::records) is of another version than expected | the same |
-    /// | [`NotFound`](Refused::NotFound) | | it is [reserved](Commit::reserved), and there is no reservation |
+    /// | [`NotFound`](Refused::NotFound) | | it is [reserved](Attached::reserved), and there is no reservation |
     /// | [`Held`](Refused::Held) | | the reservation is another owner's, and it is not taken |
     /// | [`KeyTaken`](Refused::KeyTaken) | the key has an answer or a reservation | the same, unless it is reserved |
     ///

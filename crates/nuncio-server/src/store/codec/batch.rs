@@ -99,15 +99,15 @@ impl TaskWrite {
             busy: None,
             segments: Vec::new(),
             snapshot: None,
-            idempotency: commit.idempotency.clone(),
-            reserved: commit.reserved,
+            idempotency: commit.attached.idempotency.clone(),
+            reserved: commit.attached.reserved,
             at: commit.at,
             take: commit.take,
             drops: Drops::Nothing,
             turns: Vec::new(),
-            webhook: commit.webhook.clone(),
+            webhook: commit.attached.webhook.clone(),
             memo: None,
-            records: commit.records.clone(),
+            records: commit.attached.records.clone(),
             owed: Vec::new(),
             parents: Vec::new(),
             blobs: Vec::new(),
@@ -124,9 +124,9 @@ impl TaskWrite {
     fn goes_on_with(&self, commit: &Commit) -> bool {
         commit.expected == self.last
             && !self.ends()
-            && commit.idempotency.is_none()
-            && commit.webhook.is_none()
-            && commit.records.is_empty()
+            && commit.attached.idempotency.is_none()
+            && commit.attached.webhook.is_none()
+            && commit.attached.records.is_empty()
             && !commit.take
             && commit.scope == self.scope
     }
@@ -141,12 +141,12 @@ impl TaskWrite {
             segment.push(self.last, commit.at, &commit.event, self.large, &mut self.blobs);
         }
         self.busy = commit.busy_after().or(self.busy);
-        if let Some(turn) = &commit.turn {
+        if let Some(turn) = &commit.attached.turn {
             self.turns.retain(|kept| kept.id != turn.id);
             self.turns.push(turn.clone());
         }
-        if commit.memo.is_some() {
-            self.memo.clone_from(&commit.memo);
+        if commit.attached.memo.is_some() {
+            self.memo.clone_from(&commit.attached.memo);
         }
         if commit.push {
             self.owed.push((self.last, commit.at));
@@ -161,7 +161,7 @@ impl TaskWrite {
                 self.drop_begun();
             }
         }
-        if commit.park {
+        if commit.attached.park {
             self.drop_begun();
         }
         self.entries.push((place, commit));

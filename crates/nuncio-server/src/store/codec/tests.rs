@@ -63,7 +63,7 @@ fn blobs(write: &TaskWrite) -> Blobs {
 fn entries_that_follow_each_other_are_one_write() {
     let text = || Part::text("x");
     let ann = scope("ann");
-    let keyed = Commit { idempotency: Some(key("k", 1)), ..chunk("t-2", 7, text()) };
+    let keyed = chunk("t-2", 7, text()).attach(|with| with.idempotency = Some(key("k", 1)));
     let taking = Commit { take: true, ..chunk("t-4", 5, text()) };
     let foreign = Commit { scope: scope("bob"), ..chunk("t-5", 2, text()) };
     let batch = vec![
@@ -282,7 +282,7 @@ fn damage_is_an_error_and_no_panic() {
 
 #[test]
 fn a_write_keeps_the_turns_that_its_entries_leave() {
-    let with = |commit: Commit, id: &str, begun| Commit { turn: Some(turn(id, begun)), ..commit };
+    let with = |commit: Commit, id: &str, begun| commit.attach(|with| with.turn = Some(turn(id, begun)));
     let text = || Part::text("x");
     let cases = [
         (vec![with(chunk("t", 1, text()), "a", false)], Drops::Nothing, vec!["a"]),

@@ -77,11 +77,11 @@ pub async fn a_batch_holds_many_entries_of_one_task(store: Arc<dyn Store>) {
 
 /// If an entry in the middle of a chain is refused, the later ones are refused too, the earlier ones are not.
 pub async fn a_refused_entry_breaks_the_chain_of_its_task(store: Arc<dyn Store>) {
-    let taken = Commit { idempotency: Some(key("taken", 1)), ..opening(&scope("ann"), "t-0", None) };
+    let taken = opening(&scope("ann"), "t-0", None).attach(|with| with.idempotency = Some(key("taken", 1)));
     let mut chain = Collector::create(&store, "t-1");
     chain.live(5);
     let mut broken = chain.entries.clone();
-    broken[2].idempotency = Some(key("taken", 2));
+    broken[2].attached.idempotency = Some(key("taken", 2));
     let other = Collector::create(&store, "t-2").entries.remove(0);
     let mut batch = vec![taken];
     batch.extend(broken);
@@ -105,7 +105,7 @@ pub async fn what_a_batch_could_not_make_is_not_found(store: Arc<dyn Store>) {
     let [mut first, mut second] = ["t-1", "t-2"].map(|id| Collector::create(&store, id));
     for task in [&mut first, &mut second] {
         task.live(5);
-        task.entries[0].idempotency = Some(key("same", 1));
+        task.entries[0].attached.idempotency = Some(key("same", 1));
     }
     let batch = [first.entries.clone(), second.entries.clone()].concat();
     let results = commit(&*store, batch).await;

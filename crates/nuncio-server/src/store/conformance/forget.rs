@@ -138,7 +138,7 @@ pub async fn what_is_forgotten_leaves_no_trace(store: Arc<dyn Store>) {
     let queued = TurnChange::Queue(super::owner::turn("1"));
     assert_eq!(works(store.update_turn(&ann, &writer.task.id, queued).await), Ok(()));
     let mut later = writer.entry(writer.message_event("more", &[]));
-    later.idempotency = Some(key("later", 2));
+    later.attached.idempotency = Some(key("later", 2));
     assert_eq!(writer.offer(later).await, Ok(()));
     writer.status(TaskState::Completed, 3).await;
     reply(&*store, &ann, "reply", 3).await;

@@ -120,7 +120,7 @@ pub async fn every_write_is_judged_by_the_one_rule<H: Handles>(handles: &H) {
         }
         let scope = scope(if in_scope { "ann" } else { "bob" });
         let verdict = judge::reserved_creation(Some(ReservationFacts { in_scope, is_mine }), take);
-        let entry = Commit { reserved: true, take, ..opening(&scope, &id, None) };
+        let entry = Commit { take, ..opening(&scope, &id, None) }.attach(|with| with.reserved = true);
         let told = format!("in scope: {in_scope}, mine: {is_mine}, taken: {take}");
         assert_eq!(commit_one(&*store, entry).await, verdict, "a creation by a reservation: {told}");
     }

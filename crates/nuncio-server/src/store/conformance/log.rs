@@ -8,7 +8,7 @@ use nuncio_protocol::{
 };
 
 use super::{Writer, at, commit, commit_one, events, key, opening, scope, stored};
-use crate::store::{Commit, Outcome, Refused, Scope, Store, TaskQuery};
+use crate::store::{Attached, Commit, Outcome, Refused, Scope, Store, TaskQuery};
 
 /// Invariant 5 of ARCHITECTURE.md: sequence numbers of a task begin at 1 and have no gap.
 pub async fn numbers_begin_at_one_and_have_no_gap(store: Arc<dyn Store>) {
@@ -31,11 +31,11 @@ pub async fn an_entry_is_refused_unless_the_log_is_where_it_expects(store: Arc<d
         |expected: u64| Commit { expected: Seq(expected), ..writer.entry(writer.chunk_event("a", "x")) };
     let creation = Commit { expected: Seq::ZERO, ..entry(0) };
     for (entry, why) in [(entry(1), "behind"), (entry(3), "ahead"), (creation, "created already")] {
-        let entry = Commit { idempotency: Some(key("k", 1)), ..entry };
+        let entry = entry.attach(|with| with.idempotency = Some(key("k", 1)));
         assert_eq!(commit_one(&*store, entry).await, Err(Refused::Version(Seq(2))), "{why}");
     }
     assert_eq!(stored(&*store, &writer.scope, &writer.task.id).await, Some((writer.task.clone(), Seq(2))));
-    let entry = Commit { idempotency: Some(key("k", 1)), ..entry(2) };
+    let entry = entry(2).attach(|with| with.idempotency = Some(key("k", 1)));
     assert_eq!(commit_one(&*store, entry).await, Ok(()), "what was refused took no key");
 }
 
@@ -203,15 +203,9 @@ pub async fn an_event_costs_its_own_size(store: Arc<dyn Store>) {
             event: Arc::new(piece.clone()),
             at: at(1),
             snapshot: None,
-            idempotency: None,
-            reserved: false,
-            turn: None,
             take: false,
-            webhook: None,
             push: false,
-            memo: None,
-            records: Vec::new(),
-            park: false,
+            attached: Attached::default(),
         };
         assert_eq!(commit_one(&*store, entry).await, Ok(()), "{expected}");
     }
@@ -257,9 +251,10 @@ pub async fn a_later_entry_has_a_key_of_its_own(store: Arc<dyn Store>) {
     let ann = scope("ann");
     let writer = Writer::create(&store, &ann, "t-1", "c-1", 1).await;
     assert_eq!(commit_one(&*store, opening(&ann, "t-2", Some(key("taken", 1)))).await, Ok(()));
-    let said = |digest: &str, idempotency| Commit {
-        idempotency: Some(idempotency),
-        ..writer.entry(Event::Message(Arc::new(Message::user(digest, Part::text("more")))))
+    let said = |digest: &str, idempotency| {
+        writer
+            .entry(Event::Message(Arc::new(Message::user(digest, Part::text("more")))))
+            .attach(|with| with.idempotency = Some(idempotency))
     };
     let (refused, taken) = (said("m-1", key("taken", 2)), said("m-2", key("free", 3)));
     assert_eq!(commit_one(&*store, refused).await, Err(Refused::KeyTaken));

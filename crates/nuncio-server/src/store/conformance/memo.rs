@@ -19,7 +19,7 @@ async fn kept(store: &dyn Store, scope: &Scope, id: &str) -> Option<Bytes> {
 /// A memo is stored and replaced with its entry, or not at all.
 pub async fn a_memo_stands_or_falls_with_its_entry(store: Arc<dyn Store>) {
     let ann = scope("ann");
-    let first = Commit { memo: memo("1"), ..opening(&ann, "t-1", None) };
+    let first = opening(&ann, "t-1", None).attach(|with| with.memo = memo("1"));
     assert_eq!(commit_one(&*store, first).await, Ok(()));
     assert_eq!(kept(&*store, &ann, "t-1").await, memo("1"), "with the creation");
     assert_eq!(kept(&*store, &scope("bob"), "t-1").await, None, "not yours");
@@ -27,15 +27,16 @@ pub async fn a_memo_stands_or_falls_with_its_entry(store: Arc<dyn Store>) {
     writer.chunk("a", "x").await;
     assert_eq!(kept(&*store, &ann, "t-1").await, memo("1"), "an entry without one leaves it");
     let entry = writer.entry(writer.chunk_event("a", "x"));
-    assert_eq!(writer.offer(Commit { memo: memo("2"), ..entry }).await, Ok(()));
+    assert_eq!(writer.offer(entry.attach(|with| with.memo = memo("2"))).await, Ok(()));
     assert_eq!(kept(&*store, &ann, "t-1").await, memo("2"), "a later one replaces it");
-    let late = Commit { expected: Seq(2), memo: memo("3"), ..writer.entry(writer.chunk_event("a", "x")) };
+    let late = Commit { expected: Seq(2), ..writer.entry(writer.chunk_event("a", "x")) }
+        .attach(|with| with.memo = memo("3"));
     assert_eq!(commit_one(&*store, late).await, Err(Refused::Version(Seq(3))));
-    let foreign = Commit { memo: memo("3"), ..opening(&scope("bob"), "t-1", None) };
+    let foreign = opening(&scope("bob"), "t-1", None).attach(|with| with.memo = memo("3"));
     assert!(commit_one(&*store, foreign).await.is_err());
     assert_eq!(kept(&*store, &ann, "t-1").await, memo("2"), "nothing comes of a refused entry");
     let entry = writer.entry(writer.status_event(TaskState::Completed, 2));
-    assert_eq!(writer.offer(Commit { memo: memo(""), ..entry }).await, Ok(()));
+    assert_eq!(writer.offer(entry.attach(|with| with.memo = memo(""))).await, Ok(()));
     assert_eq!(kept(&*store, &ann, "t-1").await, memo(""), "an empty one is one, and an end does not end it");
     Writer::create(&store, &ann, "t-2", "c-1", 1).await;
     assert_eq!(kept(&*store, &ann, "t-2").await, None, "each task has its own");
@@ -45,13 +46,14 @@ pub async fn a_memo_stands_or_falls_with_its_entry(store: Arc<dyn Store>) {
 pub async fn the_last_memo_of_a_batch_is_kept(store: Arc<dyn Store>) {
     let ann = scope("ann");
     let mut writer = Writer::open(&store, &ann, creation("t-1", "c-1", 1), Seq(1));
-    let mut batch = vec![Commit { memo: memo("1"), ..opening(&ann, "t-1", None) }];
+    let mut batch = vec![opening(&ann, "t-1", None).attach(|with| with.memo = memo("1"))];
     for text in [Some("2"), Some("3"), None] {
         let event = writer.chunk_event("a", "x");
-        batch.push(Commit { memo: text.and_then(memo), ..writer.entry(event.clone()) });
+        batch.push(writer.entry(event.clone()).attach(|with| with.memo = text.and_then(memo)));
         writer.advance(&event);
     }
-    let wrong = Commit { expected: Seq(9), memo: memo("4"), ..writer.entry(writer.chunk_event("a", "x")) };
+    let wrong = Commit { expected: Seq(9), ..writer.entry(writer.chunk_event("a", "x")) }
+        .attach(|with| with.memo = memo("4"));
     batch.push(wrong);
     let results = commit(&*store, batch).await;
     assert_eq!(results[..4], [Ok(()), Ok(()), Ok(()), Ok(())]);
@@ -60,12 +62,12 @@ pub async fn the_last_memo_of_a_batch_is_kept(store: Arc<dyn Store>) {
     let bytes: Vec<u8> = (0..=u8::MAX).collect();
     let large = Bytes::from(bytes.repeat(crate::MAX_MEMO_BYTES / 256));
     let entry = writer.entry(writer.chunk_event("a", "x"));
-    assert_eq!(writer.offer(Commit { memo: Some(large.clone()), ..entry }).await, Ok(()));
+    assert_eq!(writer.offer(entry.attach(|with| with.memo = Some(large.clone()))).await, Ok(()));
     assert!(kept(&*store, &ann, "t-1").await.is_some_and(|kept| kept == large));
     let entry = writer.entry(writer.chunk_event("a", "x"));
-    assert_eq!(writer.offer(Commit { memo: memo("small"), ..entry }).await, Ok(()));
+    assert_eq!(writer.offer(entry.attach(|with| with.memo = memo("small"))).await, Ok(()));
     assert_eq!(kept(&*store, &ann, "t-1").await, memo("small"), "in place of a large one");
-    let first = Commit { memo: Some(large.clone()), ..opening(&ann, "t-2", None) };
+    let first = opening(&ann, "t-2", None).attach(|with| with.memo = Some(large.clone()));
     assert_eq!(commit_one(&*store, first).await, Ok(()));
     assert!(kept(&*store, &ann, "t-2").await.is_some_and(|kept| kept == large), "with the creation");
 }
@@ -73,7 +75,7 @@ pub async fn the_last_memo_of_a_batch_is_kept(store: Arc<dyn Store>) {
 /// A task that is created again under the same id has no memo.
 pub async fn a_memo_is_forgotten_with_its_task(store: Arc<dyn Store>) {
     let ann = scope("ann");
-    let first = || Commit { memo: memo("1"), ..opening(&ann, "t-1", None) };
+    let first = || opening(&ann, "t-1", None).attach(|with| with.memo = memo("1"));
     for erase in [false, true] {
         assert_eq!(commit_one(&*store, first()).await, Ok(()));
         let mut writer = Writer::open(&store, &ann, creation("t-1", "c-1", 1), Seq(1));
@@ -98,7 +100,7 @@ pub async fn a_memo_is_forgotten_with_its_task(store: Arc<dyn Store>) {
 pub async fn an_adopted_task_has_its_memo<H: Handles>(handles: &H) {
     let gone = handles.open().await;
     let ann = scope("ann");
-    let first = Commit { memo: memo("1"), ..opening(&ann, "t-1", None) };
+    let first = opening(&ann, "t-1", None).attach(|with| with.memo = memo("1"));
     assert_eq!(commit_one(&*gone, first).await, Ok(()));
     handles.die(gone).await;
     let store = handles.open().await;

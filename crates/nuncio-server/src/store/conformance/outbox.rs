@@ -50,7 +50,7 @@ async fn tell(writer: &mut Writer, when: i64) {
 /// A task that begins with a webhook and a delivery of the first entry.
 async fn begin(store: &Arc<dyn Store>, scope: &Arc<Scope>, id: &str, webhook: Webhook) -> Writer {
     let mut writer = Writer::open(store, scope, creation(id, "c-1", 1), Seq::ZERO);
-    let entry = Commit { webhook: Some(webhook), push: true, ..opening(scope, id, None) };
+    let entry = Commit { push: true, ..opening(scope, id, None) }.attach(|with| with.webhook = Some(webhook));
     assert_eq!(writer.offer(entry).await, Ok(()));
     writer
 }
@@ -152,7 +152,7 @@ pub async fn an_entry_is_owed_to_the_webhooks_that_are_there(store: Arc<dyn Stor
     put(&*store, &writer, hook("b", "x:1")).await;
     tell(&mut writer, 3).await;
     let said = writer.entry(writer.message_event("more", &[]));
-    assert_eq!(writer.offer(Commit { webhook: Some(hook("c", "x:1")), ..said }).await, Ok(()));
+    assert_eq!(writer.offer(said.attach(|with| with.webhook = Some(hook("c", "x:1")))).await, Ok(()));
     tell(&mut writer, 4).await;
     let leases = lease(&*store, &due(9)).await;
     let mut all = owed(&leases);
@@ -175,12 +175,13 @@ pub async fn a_batch_owes_what_it_appends(store: Arc<dyn Store>) {
     }
     // A webhook gets no deliveries of the entries before it in the batch.
     let last = writer.entry(writer.status_event(TaskState::Completed, 9));
-    batch.push(Commit { push: true, webhook: Some(hook("b", "x:1")), ..last });
+    batch.push(Commit { push: true, ..last }.attach(|with| with.webhook = Some(hook("b", "x:1"))));
     assert!(commit(&*store, batch).await.iter().all(Result::is_ok));
     let late =
         Commit { expected: Seq(2), push: true, ..writer.entry(writer.status_event(TaskState::Working, 9)) };
-    assert!(commit_one(&*store, Commit { webhook: Some(hook("c", "x:1")), ..late }).await.is_err());
-    let wrong = Commit { webhook: Some(hook("d", "x:1")), push: true, ..opening(&ann, "t-1", None) };
+    assert!(commit_one(&*store, late.attach(|with| with.webhook = Some(hook("c", "x:1")))).await.is_err());
+    let wrong = Commit { push: true, ..opening(&ann, "t-1", None) }
+        .attach(|with| with.webhook = Some(hook("d", "x:1")));
     assert!(commit_one(&*store, wrong).await.is_err());
     let leases = lease(&*store, &due(9)).await;
     let mut all = owed(&leases);

@@ -86,14 +86,14 @@ pub async fn a_parked_task_is_in_nobodys_hands<H: Handles>(handles: &H) {
     let gone = handles.open().await;
     let store: Arc<dyn Store> = gone.clone();
     let ann = scope("ann");
-    let opens = Commit { park: true, ..opening(&ann, "t-opened", None) };
+    let opens = opening(&ann, "t-opened", None).attach(|with| with.park = true);
     assert_eq!(commit_one(&*store, opens).await, Ok(()));
     let mut parked = working(&store, "agent", "t-parked").await;
     let entry = parked.entry(parked.chunk_event("a", "x"));
-    assert_eq!(parked.offer(Commit { park: true, ..entry }).await, Ok(()));
+    assert_eq!(parked.offer(entry.attach(|with| with.park = true)).await, Ok(()));
     let mut resumed = working(&store, "agent", "t-resumed").await;
     let entry = resumed.entry(resumed.chunk_event("a", "x"));
-    assert_eq!(resumed.offer(Commit { park: true, ..entry }).await, Ok(()));
+    assert_eq!(resumed.offer(entry.attach(|with| with.park = true)).await, Ok(()));
     resumed.status(TaskState::Working, 3).await;
     let (task, seq) = (parked.task.clone(), parked.seq);
     drop((store, parked, resumed));
@@ -107,7 +107,7 @@ pub async fn a_parked_task_is_in_nobodys_hands<H: Handles>(handles: &H) {
     }
     let mut next = Writer::open(&store, &ann, task, seq);
     let entry = next.entry(next.chunk_event("a", "y"));
-    assert_eq!(next.offer(Commit { park: true, ..entry }).await, Ok(()), "any owner writes to it");
+    assert_eq!(next.offer(entry.attach(|with| with.park = true)).await, Ok(()), "any owner writes to it");
     next.status(TaskState::Completed, 4).await;
 }
 

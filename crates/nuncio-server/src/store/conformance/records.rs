@@ -41,7 +41,7 @@ pub async fn records_stand_or_fall_with_their_entry(store: Arc<dyn Store>) {
     let ann = scope("ann");
     let change = |key: &str, value: &str, expect| RecordChange::Put(put("k", key, value, 3, expect));
     let delete = |key: &str, version| RecordChange::Delete { kind: "k".into(), key: key.into(), version };
-    let with = |entry: Commit, records: &[RecordChange]| Commit { records: records.to_vec(), ..entry };
+    let with = |entry: Commit, records: &[RecordChange]| entry.attach(|with| with.records = records.to_vec());
     let found = async |key: &str| {
         let record = works(store.record("k", key).await);
         record.map(|record| (String::from_utf8_lossy(&record.value).into_owned(), record.version))
@@ -101,7 +101,7 @@ pub async fn one_of_many_entries_has_a_record(store: Arc<dyn Store>) {
     for (round, expect) in [Expect::Absent, Expect::Version(1), Expect::Version(2)].into_iter().enumerate() {
         let offers = (0..8).map(|i| {
             let records = vec![RecordChange::Put(put("k", "a", "x", 3, expect))];
-            let entry = Commit { records, ..opening(&ann, &format!("t-{round}-{i}"), None) };
+            let entry = opening(&ann, &format!("t-{round}-{i}"), None).attach(|with| with.records = records);
             let store = &store;
             async move { commit_one(&**store, entry).await }
         });

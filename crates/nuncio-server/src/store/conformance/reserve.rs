@@ -38,7 +38,7 @@ async fn reserve(
 
 /// The entry that creates a reserved task.
 fn reserved(scope: &Arc<Scope>, id: &str) -> Commit {
-    Commit { reserved: true, ..opening(scope, id, None) }
+    opening(scope, id, None).attach(|with| with.reserved = true)
 }
 
 /// The answer of a key, as a short text.
@@ -103,7 +103,8 @@ pub async fn a_reservation_takes_its_key_and_shows_no_task(store: Arc<dyn Store>
     assert_eq!(reserve(&*store, &ann, "t-4", None).await, Ok(()), "without a key");
     is_nowhere(&*store, &ann, "t-4").await;
     let mut later = Writer::create(&store, &ann, "t-5", "c-1", 1).await;
-    let entry = Commit { idempotency: Some(key("k", 1)), ..later.entry(later.message_event("x", &[])) };
+    let entry =
+        later.entry(later.message_event("x", &[])).attach(|with| with.idempotency = Some(key("k", 1)));
     assert_eq!(later.offer(entry).await, Err(Refused::KeyTaken), "of a later entry, too");
     assert!(works(store.abandoned("agent", 9).await).is_empty());
 }

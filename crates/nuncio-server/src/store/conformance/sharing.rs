@@ -25,7 +25,7 @@ pub async fn a_task_in_progress_is_its_owners_alone<H: Handles>(handles: &H) {
         assert_eq!((held(&*mine, &writer).await, held(&*other, &writer).await), (false, true));
         let right = stranger.entry(stranger.status_event(TaskState::Canceled, 9));
         let wrong = Commit { expected: Seq(9), ..right.clone() };
-        let with_key = Commit { idempotency: Some(key("k", 1)), ..right.clone() };
+        let with_key = right.clone().attach(|with| with.idempotency = Some(key("k", 1)));
         for entry in [right, wrong, with_key] {
             assert_eq!(stranger.offer(entry).await, Err(Refused::Held), "whatever version it expects");
         }

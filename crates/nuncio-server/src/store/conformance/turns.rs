@@ -49,12 +49,18 @@ pub async fn parking_drops_the_turns_that_have_begun(store: Arc<dyn Store>) {
     }
     assert_eq!(begin(&*store, &writer, "1").await, Ok(()));
     let entry = writer.entry(writer.chunk_event("a", "x"));
-    let parks = Commit { park: true, turn: Some(begun("3")), ..entry };
+    let parks = entry.attach(|with| {
+        with.park = true;
+        with.turn = Some(begun("3"));
+    });
     assert_eq!(writer.offer(parks).await, Ok(()));
     for (id, wanted) in [("1", Err(Refused::NotFound)), ("2", Ok(())), ("3", Err(Refused::NotFound))] {
         assert_eq!(begin(&*store, &writer, id).await, wanted, "{id}");
     }
-    let opens = Commit { park: true, turn: Some(begun("1")), ..opening(&scope("ann"), "t-2", None) };
+    let opens = opening(&scope("ann"), "t-2", None).attach(|with| {
+        with.park = true;
+        with.turn = Some(begun("1"));
+    });
     assert_eq!(commit_one(&*store, opens).await, Ok(()));
     let opened = Writer::open(&store, &scope("ann"), creation("t-2", "c-1", 1), nuncio_protocol::Seq(1));
     assert_eq!(begin(&*store, &opened, "1").await, Err(Refused::NotFound));
@@ -86,11 +92,11 @@ pub async fn turns_outlive_their_owner<H: Handles>(handles: &H) {
     let gone = handles.open().await;
     let store: Arc<dyn Store> = gone.clone();
     let ann = scope("ann");
-    let first = Commit { turn: Some(turn("01")), ..opening(&ann, "t-1", None) };
+    let first = opening(&ann, "t-1", None).attach(|with| with.turn = Some(turn("01")));
     let mut writer = Writer::open(&store, &ann, creation("t-1", "c-1", 1), nuncio_protocol::Seq::ZERO);
     assert_eq!(writer.offer(first).await, Ok(()));
     queue(&*store, &writer, "02").await;
-    let said = Commit { turn: Some(turn("03")), ..writer.entry(writer.message_event("more", &[])) };
+    let said = writer.entry(writer.message_event("more", &[])).attach(|with| with.turn = Some(turn("03")));
     assert_eq!(writer.offer(said).await, Ok(()));
     let mut large = turn("04");
     large.body = (0..=255).cycle().take(300_000).collect::<Vec<u8>>().into();
@@ -98,7 +104,7 @@ pub async fn turns_outlive_their_owner<H: Handles>(handles: &H) {
     assert_eq!(begin(&*store, &writer, "01").await, Ok(()));
     // Stored as begun with an entry, under an existing id: it replaces that turn.
     let working = writer.entry(writer.status_event(TaskState::Working, 2));
-    assert_eq!(writer.offer(Commit { turn: Some(begun("02")), ..working }).await, Ok(()));
+    assert_eq!(writer.offer(working.attach(|with| with.turn = Some(begun("02")))).await, Ok(()));
     let mut other = Writer::create(&store, &ann, "t-2", "c-1", 1).await;
     other.chunk("a", "x").await;
     drop((writer, other, store));
@@ -210,11 +216,12 @@ async fn settle(store: &Arc<dyn Store>, id: &str, state: TaskState, kept: Stored
         let snapshot = state.is_settled().then(|| task.clone());
         let mut writer = Writer::open(store, &ann, task.clone(), nuncio_protocol::Seq::ZERO);
         let event = Arc::new(Event::Task(task));
-        let entry = Commit { event, snapshot, turn: Some(kept), ..opening(&ann, id, None) };
+        let entry =
+            Commit { event, snapshot, ..opening(&ann, id, None) }.attach(|with| with.turn = Some(kept));
         assert_eq!(writer.offer(entry).await, Ok(()));
         return;
     }
     let mut writer = Writer::create(store, &ann, id, "c-1", 1).await;
-    let entry = Commit { turn: Some(kept), ..writer.entry(writer.status_event(state, 2)) };
+    let entry = writer.entry(writer.status_event(state, 2)).attach(|with| with.turn = Some(kept));
     assert_eq!(writer.offer(entry).await, Ok(()));
 }

@@ -8,7 +8,7 @@ use nuncio_protocol::{
 };
 
 use super::{at, commit_one, creation};
-use crate::store::{Commit, Refused, Scope, Store};
+use crate::store::{Attached, Commit, Refused, Scope, Store};
 
 /// Keeps the task by folding the events that it commits.
 #[derive(Clone)]
@@ -55,15 +55,9 @@ impl Writer {
             event: Arc::new(event),
             at: at(1),
             snapshot: settled.then_some(task),
-            idempotency: None,
-            reserved: false,
-            turn: None,
             take: false,
-            webhook: None,
             push: false,
-            memo: None,
-            records: Vec::new(),
-            park: false,
+            attached: Attached::default(),
         }
     }
 

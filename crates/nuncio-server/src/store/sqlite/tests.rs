@@ -125,10 +125,13 @@ async fn fill(store: &Arc<dyn Store>) {
     for (i, state) in TaskState::ALL.iter().skip(1).enumerate() {
         let id = format!("t-{i}");
         let first = opening(&ann, &id, Some(key(&id, 1)));
-        let first = Commit { turn: Some(turn("1")), webhook: Some(webhook(&id)), push: true, ..first };
+        let first = Commit { push: true, ..first }.attach(|with| {
+            with.turn = Some(turn("1"));
+            with.webhook = Some(webhook(&id));
+        });
         // Large memos are stored in another table than small ones.
         let memo = "remember".repeat(1 + 1_000 * (i % 2));
-        let first = Commit { memo: Some(memo.into()), ..first };
+        let first = first.attach(|with| with.memo = Some(memo.into()));
         assert_eq!(commit_one(&**store, first).await, Ok(()));
         let mut writer = Writer::open(store, &ann, creation(&id, "c-1", 1), Seq(1));
         writer.chunk("a", &"large ".repeat(20_000)).await;

@@ -23,20 +23,27 @@ pub struct Commit {
     pub at: Timestamp,
     /// The whole task after this entry, if it is terminal or interrupted. Reads use it instead of the log.
     pub snapshot: Option<Task>,
-    /// The idempotency key of the send that caused this entry; a repeated send finds the task by it. A
-    /// reserved task has the key of its reservation.
+    /// Takes the task, or its reservation, from its owner.
+    pub take: bool,
+    /// Creates a delivery of this entry for each webhook of the task.
+    pub push: bool,
+    /// The data that is stored with the entry.
+    pub attached: Attached,
+}
+
+/// Data that is stored in one transaction with an entry. A runtime collects it until the next entry comes.
+#[derive(Clone, Debug, Default)]
+pub struct Attached {
+    /// The idempotency key of the send that caused the entry; a repeated send finds the task by it. `None` for
+    /// a reserved task, whose reservation has the key.
     pub idempotency: Option<IdempotencyKey>,
     /// True if the entry creates the task of a [`Reservation`](crate::store::Reservation), which ends with
     /// it.
     pub reserved: bool,
     /// The current or next turn of the task; stored with the entry, replaces the turn with the same id.
     pub turn: Option<StoredTurn>,
-    /// Takes the task, or its reservation, from its owner.
-    pub take: bool,
     /// A webhook to store with the entry; replaces the one with the same id.
     pub webhook: Option<Webhook>,
-    /// Creates a delivery of this entry for each webhook of the task.
-    pub push: bool,
     /// The task's new memo.
     pub memo: Option<Bytes>,
     /// Changes of records, made with the entry. If one of them expects another version than the stored one,
@@ -47,15 +54,30 @@ pub struct Commit {
     pub park: bool,
 }
 
-impl Commit {
-    /// True if the task is in progress after this entry; `None` if the entry does not change that.
-    #[must_use]
-    pub fn busy_after(&self) -> Option<bool> {
-        if self.park { Some(false) } else { busy_after(&self.event) }
+impl Attached {
+    /// The number of bytes that this adds to an entry.
+    pub(crate) fn bytes(&self) -> usize {
+        let records = self.records.iter().map(RecordChange::bytes).sum::<usize>();
+        self.memo.as_ref().map_or(0, Bytes::len) + records
     }
 }
 
-/// True if a task is in progress after this event, unless it is [parked](Commit::park); `None` if the event does
+impl Commit {
+    /// The entry with a change of what is stored with it.
+    #[must_use]
+    pub fn attach(mut self, change: impl FnOnce(&mut Attached)) -> Self {
+        change(&mut self.attached);
+        self
+    }
+
+    /// True if the task is in progress after this entry; `None` if the entry does not change that.
+    #[must_use]
+    pub fn busy_after(&self) -> Option<bool> {
+        if self.attached.park { Some(false) } else { busy_after(&self.event) }
+    }
+}
+
+/// True if a task is in progress after this event, unless it is [parked](Attached::park); `None` if the event does
 /// not change that.
 #[must_use]
 pub fn busy_after(event: &Event) -> Option<bool> {

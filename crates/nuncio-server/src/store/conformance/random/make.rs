@@ -12,7 +12,7 @@ use super::{
     step::{CALLERS, RandomEntry, RandomEvent, RandomStep, RandomTurn, TASKS},
 };
 use crate::store::{
-    Commit, IdempotencyKey, Scope, StoredTurn,
+    Attached, Commit, IdempotencyKey, Scope, StoredTurn,
     conformance::{at, key},
 };
 
@@ -129,15 +129,17 @@ impl Run {
             event: Arc::new(event),
             at: at(entry.at as i64),
             snapshot: None,
-            idempotency: entry.key.map(|number| self.key(number)),
-            reserved: false,
-            turn: entry.turn.as_ref().map(|turn| self.turn(turn)),
             take: entry.take,
-            webhook: None,
             push: false,
-            memo: entry.at.is_multiple_of(3).then(|| format!("memo {}", self.pieces).into()),
-            records: Vec::new(),
-            park: false,
+            attached: Attached {
+                idempotency: entry.key.map(|number| self.key(number)),
+                reserved: false,
+                turn: entry.turn.as_ref().map(|turn| self.turn(turn)),
+                webhook: None,
+                memo: entry.at.is_multiple_of(3).then(|| format!("memo {}", self.pieces).into()),
+                records: Vec::new(),
+                park: false,
+            },
         };
         commit.snapshot = self.snapshot(me, &commit);
         Some(commit)

@@ -91,8 +91,11 @@ impl Model {
     }
 
     pub(super) fn commit(&mut self, me: usize, entry: &Commit) -> Result<(), Refused> {
-        let key_taken =
-            entry.idempotency.as_ref().is_some_and(|wanted| self.answer(&entry.scope, &wanted.key).is_some());
+        let key_taken = entry
+            .attached
+            .idempotency
+            .as_ref()
+            .is_some_and(|wanted| self.answer(&entry.scope, &wanted.key).is_some());
         if entry.expected == Seq::ZERO {
             if let Some(known) = self.any(&entry.task_id) {
                 return Err(Refused::Version(known.seq()));
@@ -120,7 +123,7 @@ impl Model {
         }
         let known = self.writable(me, &entry.scope, &entry.task_id, true)?;
         known.owner = me;
-        known.memo = entry.memo.clone().or(known.memo.take());
+        known.memo = entry.attached.memo.clone().or(known.memo.take());
         known.busy = match &*entry.event {
             Event::Task(Task { status, .. }) => !status.state.is_settled(),
             Event::StatusUpdate(update) => !update.status.state.is_settled(),
@@ -136,8 +139,8 @@ impl Model {
             at: entry.at,
             event: Arc::clone(&entry.event),
         });
-        known.keys.extend(entry.idempotency.clone());
-        entry.turn.iter().for_each(|turn| known.keep(turn));
+        known.keys.extend(entry.attached.idempotency.clone());
+        entry.attached.turn.iter().for_each(|turn| known.keep(turn));
         if let Some(status) = entry.event.status() {
             let state = status.state;
             known.turns.retain(|turn| !(state.is_terminal() || state.is_interrupted() && turn.begun));

@@ -23,7 +23,11 @@ async fn rich_task(store: &Arc<PostgresStore>, owner: &str, id: &str, state: Tas
     let webhook = Webhook { uid: id.into(), id: "w".into(), target: "x:1".into(), body: "{}".into() };
     let (turn, webhook) = (Some(turn), Some(webhook));
     let memo = Some(Bytes::from_static(b"m"));
-    let entry = Commit { event, turn, webhook, push: true, memo, ..opening(&ann, id, Some(key(id, 1))) };
+    let entry = Commit { event, push: true, ..opening(&ann, id, Some(key(id, 1))) }.attach(|with| {
+        with.turn = turn;
+        with.webhook = webhook;
+        with.memo = memo;
+    });
     assert_eq!(commit_one(&**store, entry).await, Ok(()));
     let waiting = StoredTurn { id: "2".into(), begun: false, body: Bytes::from_static(b"y") };
     store.update_turn(&ann, &id.into(), TurnChange::Queue(waiting)).await.unwrap().unwrap();

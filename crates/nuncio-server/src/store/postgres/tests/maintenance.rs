@@ -24,7 +24,7 @@ async fn some_tasks(url: &str) -> Arc<PostgresStore> {
             body: "{}".into(),
         };
         let (webhook, ann) = ((id == "t-1").then_some(webhook), scope("ann"));
-        let entry = Commit { webhook, push: true, ..opening(&ann, id, None) };
+        let entry = Commit { push: true, ..opening(&ann, id, None) }.attach(|with| with.webhook = webhook);
         assert_eq!(commit_one(&*store, entry).await, Ok(()));
         let mut writer = Writer::open(&shared(&store), &ann, creation(id, "c-1", 1), Seq(1));
         writer.chunk("a", &"x".repeat(100_000)).await;

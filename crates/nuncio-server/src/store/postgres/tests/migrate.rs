@@ -59,7 +59,10 @@ async fn brought_forward_from(version: i64) {
     assert_eq!(hubs[2].put_webhook(&ann, &task, hook("w", "x:1"), at(1)).await.unwrap(), Ok(()));
     let mut writer = Writer::open(&shared(&hubs[1]), &ann, creation("t-2", "c-1", 1), Seq(1));
     let entry = writer.entry(writer.status_event(TaskState::Completed, 3));
-    assert_eq!(writer.offer(Commit { push: true, memo: Some("m".into()), ..entry }).await, Ok(()));
+    assert_eq!(
+        writer.offer(Commit { push: true, ..entry }.attach(|with| with.memo = Some("m".into()))).await,
+        Ok(())
+    );
     assert_eq!(hubs[0].task(&ann, &task).await.unwrap().unwrap().memo, Some("m".into()));
     let record = PutRecord {
         kind: "kind".into(),

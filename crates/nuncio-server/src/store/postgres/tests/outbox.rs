@@ -50,7 +50,8 @@ fn outcome(seq: Seq, state: DeliveryState) -> DeliveryOutcome {
 /// A task that begins with a webhook of its name and a delivery of the first entry.
 async fn begin(store: &Arc<PostgresStore>, id: &str, target: &str) -> Writer {
     let ann = scope("ann");
-    let entry = Commit { webhook: Some(hook(id, target)), push: true, ..opening(&ann, id, None) };
+    let entry =
+        Commit { push: true, ..opening(&ann, id, None) }.attach(|with| with.webhook = Some(hook(id, target)));
     assert_eq!(commit_one(&**store, entry).await, Ok(()));
     Writer::open(&shared(store), &ann, creation(id, "c-1", 1), Seq(1))
 }
@@ -313,11 +314,10 @@ async fn those_who_lock_many_webhooks_do_not_lock_each_other_out() {
     // The order of the uids is not that of the tasks.
     for i in 0..20 {
         let webhook = Webhook { uid: format!("w-{:02}", (i * 7) % 20).into(), ..hook("w", "x:1") };
-        batch.push(Commit {
-            webhook: Some(webhook),
-            push: true,
-            ..opening(&ann, &format!("t-{i:02}"), None)
-        });
+        batch.push(
+            Commit { push: true, ..opening(&ann, &format!("t-{i:02}"), None) }
+                .attach(|with| with.webhook = Some(webhook)),
+        );
     }
     assert!(commit(&*hubs[0], batch).await.iter().all(Result::is_ok));
     let mut writers: Vec<Writer> = (0..20)
@@ -381,7 +381,7 @@ async fn a_batch_may_put_a_webhook_more_than_once() {
         let named = |body: &str| Webhook { uid: "new".into(), body: body.into(), ..hook("w", "y:1") };
         let again = |_: &str| Webhook { uid: "other".into(), ..hook("t-1", "y:1") };
         for make in [&named as &dyn Fn(&str) -> Webhook, &again] {
-            batch.push(Commit { webhook: webhook.map(make), ..entry(&writer) });
+            batch.push(entry(&writer).attach(|with| with.webhook = webhook.map(make)));
             writer.advance(&batch[batch.len() - 1].event);
         }
     }
@@ -402,7 +402,10 @@ async fn names_of_any_characters_come_back() {
     let strange = "a\0b\u{1}";
     let put = Webhook { body: strange.into(), ..hook(strange, strange) };
     let said = Writer::open(&shared(&store), &ann, creation("t-1", "c-1", 1), Seq(1));
-    assert_eq!(commit_one(&*store, Commit { webhook: Some(put.clone()), ..entry(&said) }).await, Ok(()));
+    assert_eq!(
+        commit_one(&*store, entry(&said).attach(|with| with.webhook = Some(put.clone()))).await,
+        Ok(())
+    );
     assert_eq!(store.put_webhook(&ann, &task, put.clone(), at(1)).await.unwrap(), Ok(()));
     assert_eq!(store.webhooks(&ann, &task, None, 9).await.unwrap(), Some(vec![put.clone()]));
     assert_eq!(store.lease(&due()).await.unwrap().leased[0].webhook, put);

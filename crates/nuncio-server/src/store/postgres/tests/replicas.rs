@@ -75,10 +75,10 @@ async fn two_hubs_write_to_the_same_tasks_at_once() {
                         Writer::open(&shared(&store), &ann, creation(&ids[i], "c-1", 1), Seq(seqs[i].max(1)));
                     let key = Some(key(&format!("{}-{number}-{round}", ids[i]), 1));
                     if seqs[i] == 0 {
-                        return Commit { idempotency: key, ..opening(&ann, &ids[i], None) };
+                        return opening(&ann, &ids[i], key);
                     }
                     let event = writer.status_event(TaskState::InputRequired, round as i64);
-                    Commit { idempotency: key, take: true, ..writer.entry(event) }
+                    Commit { take: true, ..writer.entry(event) }.attach(|with| with.idempotency = key)
                 };
                 let batch: Vec<Commit> = order.iter().map(|i| entry(*i)).collect();
                 for (i, result) in order.iter().zip(store.commit(batch).await.unwrap()) {

@@ -108,7 +108,8 @@ async fn step(dice: &mut Dice, now: i64, stores: &[Arc<dyn Store>; 2], in_hand: 
                         writer.entry(writer.status_event(TaskState::Working, now))
                     }
                 };
-                let entry = Commit { push: true, at: at(now), webhook: with.clone(), ..entry };
+                let entry =
+                    Commit { push: true, at: at(now), ..entry }.attach(|to| to.webhook = with.clone());
                 assert_eq!(store.commit(vec![entry]).await.unwrap(), [Ok(())]);
             }
         }

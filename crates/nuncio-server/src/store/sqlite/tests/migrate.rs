@@ -65,7 +65,7 @@ async fn takes_a_memo(store: Arc<dyn Store>, id: &str) {
     let (task, seq) = stored(&*store, &ann, &id).await.unwrap();
     let mut writer = Writer::open(&store, &ann, task, seq);
     let entry = writer.entry(writer.status_event(TaskState::Working, 20));
-    writer.offer(Commit { take: true, memo: Some("m".into()), ..entry }).await.unwrap();
+    writer.offer(Commit { take: true, ..entry }.attach(|with| with.memo = Some("m".into()))).await.unwrap();
     assert_eq!(store.task(&ann, &id).await.unwrap().unwrap().memo, Some("m".into()));
 }
 
@@ -150,7 +150,7 @@ async fn a_file_of_the_fourth_version_takes_reservations() {
     assert_eq!(store.reserve(wanted("t-9", "reply")).await.unwrap(), Err(Refused::KeyTaken), "by a reply");
     assert_eq!(store.reserve(wanted("t-9", "new")).await.unwrap(), Ok(()));
     assert_eq!(store.reserve(wanted("t-10", "newer")).await.unwrap(), Ok(()));
-    let first = Commit { reserved: true, ..opening(&ann, "t-9", None) };
+    let first = opening(&ann, "t-9", None).attach(|with| with.reserved = true);
     assert_eq!(commit_one(&*store, first).await, Ok(()));
     drop(store);
     closed(&folder, handle).await;

@@ -18,7 +18,8 @@ async fn changes(store: &super::SqliteStore) -> u64 {
 
 /// A task with a webhook that has this many pending deliveries.
 async fn begin(store: &Arc<dyn Store>, id: &str, entries: u64) -> Writer {
-    let first = Commit { webhook: Some(webhook(id)), push: true, ..opening(&scope("ann"), id, None) };
+    let first = Commit { push: true, ..opening(&scope("ann"), id, None) }
+        .attach(|with| with.webhook = Some(webhook(id)));
     let task = crate::store::conformance::creation(id, "c-1", 1);
     let mut writer = Writer::open(store, &scope("ann"), task, Seq::ZERO);
     writer.offer(first).await.unwrap();
