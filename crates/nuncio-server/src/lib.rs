@@ -74,7 +74,7 @@ pub use nuncio_protocol as protocol;
 pub use self::{
     caller_pool::{CallerKey, CallerPermit, CallerPool, CallerShare},
     extension::Extension,
-    memory::{MemoryAccount, MemoryUsage, MemoryUse},
+    memory::{GrowingReservation, MemoryAccount, MemoryUsage, MemoryUse},
     runtime::{
         CommitObserver, Committed, DEFAULT_PACE, EarlierLimit, Emitter, ExecContext, Execution, Executor,
         HandedTurn, HeldMessage, Limits, Retention, Runtime, RuntimeBuilder, TextStream, TurnEntry, TurnRun,

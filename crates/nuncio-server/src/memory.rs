@@ -155,6 +155,12 @@ impl MemoryAccount {
         }
     }
 
+    /// A reservation of nothing, for content that grows while it is read.
+    #[must_use]
+    pub fn growing(&self, of: MemoryUse) -> GrowingReservation {
+        GrowingReservation { account: self.clone(), of, held: MemoryReservation::default() }
+    }
+
     /// True if a task of this size may begin.
     pub(crate) fn admits_task(&self, bytes: usize) -> bool {
         if bytes <= SMALL {
@@ -250,6 +256,24 @@ impl MemoryReservation {
             None => self.0 = Some(Reserved { account: account.clone(), of, bytes }),
         }
         true
+    }
+}
+
+/// Memory of content that grows while it is read; released on drop.
+#[derive(Debug)]
+pub struct GrowingReservation {
+    account: MemoryAccount,
+    of: MemoryUse,
+    held: MemoryReservation,
+}
+
+impl GrowingReservation {
+    /// Grows the reservation to this many bytes in all.
+    ///
+    /// # Errors
+    /// `ResourceExhausted`, with a time to try again, if they are not free.
+    pub fn grow_to(&mut self, bytes: usize) -> nuncio_protocol::Result<()> {
+        if self.held.try_resize(&self.account, self.of, bytes) { Ok(()) } else { Err(exhausted()) }
     }
 }
 

@@ -90,7 +90,11 @@ impl Egress {
     }
 
     /// Reads the body of an answer.
-    pub(crate) async fn collect(&self, url: &Url, body: ForwardBody) -> Result<Bytes, Failure> {
+    pub(crate) async fn collect(
+        &self,
+        url: &Url,
+        body: impl Body<Data = Bytes, Error = Error>,
+    ) -> Result<Bytes, Failure> {
         if body.size_hint().lower() > self.max_body as u64 {
             return Err(self.too_large(url));
         }

@@ -7,6 +7,7 @@ use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{AUTHORIZATION, CONTENT_TYPE, TE},
 };
+use http_body::Body;
 use nuncio_protocol::{Binding, Error, ErrorKind, FileBytes, Result};
 use url::Url;
 
@@ -128,7 +129,7 @@ impl Forward {
     ///
     /// # Errors
     /// `Unavailable` if the connection breaks, `InvalidAgentResponse` if the answer is too large.
-    pub async fn collect(&self, body: ForwardBody) -> Result<Bytes> {
+    pub async fn collect(&self, body: impl Body<Data = Bytes, Error = Error>) -> Result<Bytes> {
         Ok(self.0.endpoint.egress.collect(&self.0.endpoint.url, body).await?)
     }
 }

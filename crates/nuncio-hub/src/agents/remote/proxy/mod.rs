@@ -6,9 +6,10 @@
 //! call ─► bind ─┤                                                         │ owners: is it the caller's?
 //!              anything else                   carry: decoded ─► one call ─► encoded
 //! ```
-//! Reading order: this file (shared by both paths); `relay`, `headers`, `relay_stream` and `progress` (the byte
+//! Reading order: this file (shared by both paths); `relay`, `headers`, `counted_body`, `relay_stream` and `progress` (the byte
 //! path); `typed` and `list` (the typed path); `owner` and `owners`; `push`.
 
+mod counted_body;
 mod headers;
 mod list;
 mod owner;
@@ -27,7 +28,7 @@ use nuncio_protocol::{
     AgentCard, Binding, CallContext, Error, ErrorKind, RESUME_EXTENSION, Result, TraceContext, Version,
     op::Op,
 };
-use nuncio_server::store::Store;
+use nuncio_server::{MemoryAccount, store::Store};
 
 use self::owner::Owner;
 pub(crate) use self::owners::Owners;
@@ -64,6 +65,7 @@ pub(crate) struct Proxy {
     owners: Arc<Owners>,
     callers_isolated: CallersIsolated,
     telemetry: HubTelemetry,
+    memory: MemoryAccount,
     /// The link of the current settings.
     link: Arc<ArcSwap<Link>>,
     /// The interfaces of the current card, opened on first use.
@@ -85,10 +87,24 @@ impl Proxy {
     pub(super) fn new(parts: &RemoteParts, factory: &AgentFactory) -> Self {
         let RemoteParts { name, hub, urls, label, store, telemetry, link } = parts.clone();
         let (pushing, identity) = (factory.pushing.clone(), Arc::clone(&factory.identity));
+        let memory = factory.options.memory.clone();
         let callers_isolated = Box::new(move || identity.has_any());
         let owners = Arc::new(Owners::new(Arc::clone(&store), &name));
         let (interfaces, hop) = (ArcSwapOption::empty(), Hop::new(&hub, &name));
-        Self { name, hop, urls, label, store, pushing, owners, callers_isolated, telemetry, link, interfaces }
+        Self {
+            name,
+            hop,
+            urls,
+            label,
+            store,
+            pushing,
+            owners,
+            callers_isolated,
+            telemetry,
+            memory,
+            link,
+            interfaces,
+        }
     }
 
     /// The owners of tasks, if callers are isolated.

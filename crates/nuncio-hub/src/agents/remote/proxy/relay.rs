@@ -12,7 +12,7 @@ use http::{
 use nuncio_client::{Forward, ForwardBody, Handed};
 use nuncio_protocol::{Binding, CallContext, Caller, Error, ErrorKind, Result, op::Op};
 use nuncio_server::{
-    CallerPermit,
+    CallerPermit, MemoryUse,
     bind::{AnswerForm, SealedCall},
 };
 use serde::de::IgnoredAny;
@@ -20,7 +20,9 @@ use tokio::time::timeout;
 
 use super::{
     super::link::refusal,
-    Interfaces, Proxy, headers, late,
+    Interfaces, Proxy,
+    counted_body::CountedBody,
+    headers, late,
     progress::{Due, Progress},
     relay_stream::{Framing, Learning, RelayStream},
 };
@@ -258,19 +260,23 @@ impl Exchange<'_> {
     fn learning(&self) -> Option<Learning> {
         let is_send = matches!(self.op, Op::SendMessage | Op::SendStreamingMessage);
         let owners = self.proxy.owners().filter(|_| is_send)?;
-        Some(Learning { owners: owners.clone(), caller: self.caller.clone() })
+        let reservation = self.proxy.memory.growing(MemoryUse::Responses);
+        Some(Learning { owners: owners.clone(), caller: self.caller.clone(), reservation })
     }
 
     /// Reads the whole answer, and records the owner of its task before it is sent.
     async fn whole(&self, body: AnswerBody) -> Result<Bytes> {
         let body = match body {
             AnswerBody::Whole(body) => body,
-            AnswerBody::Coming(body) => match timeout(self.patience, self.way.collect(body)).await {
-                Ok(body) => body.map_err(|error| refusal::shown(&error, false))?,
-                Err(_) => return Err(refusal::shown(&late(), false)),
-            },
+            AnswerBody::Coming(body) => {
+                let body = CountedBody::new(body, self.proxy.memory.growing(MemoryUse::Responses));
+                match timeout(self.patience, self.way.collect(body)).await {
+                    Ok(body) => body.map_err(|error| refusal::shown(&error, false))?,
+                    Err(_) => return Err(refusal::shown(&late(), false)),
+                }
+            }
         };
-        if let Some(Learning { owners, caller }) = self.learning()
+        if let Some(Learning { owners, caller, .. }) = self.learning()
             && let Some(subject) = self.form.subject(&body)
         {
             owners.record(&caller, &subject).await?;

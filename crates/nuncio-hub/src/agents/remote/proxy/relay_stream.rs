@@ -14,7 +14,7 @@ use http_body::{Body, Frame};
 use nuncio_client::ForwardBody;
 use nuncio_protocol::{Caller, Error, ErrorKind, Result, wire::sse::Decoder};
 use nuncio_server::{
-    CallerPermit,
+    CallerPermit, GrowingReservation,
     bind::{AnswerForm, Subject},
 };
 
@@ -34,6 +34,8 @@ pub(super) enum Framing {
 pub(super) struct Learning {
     pub(super) owners: Arc<Owners>,
     pub(super) caller: Caller,
+    /// The memory of data that is held back.
+    pub(super) reservation: GrowingReservation,
 }
 
 /// A response body that is relayed.
@@ -129,7 +131,7 @@ impl RelayStream {
                         return Poll::Ready(Some(Err(error)));
                     }
                 }
-                RelayState::Learning { first, held, size, .. } => {
+                RelayState::Learning { learning, first, held, size } => {
                     let frame = match ready!(poll_body(&mut self.body, &mut self.progress, cx)) {
                         Some(Ok(frame)) => frame,
                         Some(Err(error)) => return Poll::Ready(Some(Err(error))),
@@ -141,6 +143,9 @@ impl RelayStream {
                     let whole = frame.data_ref().and_then(|data| first.push(data));
                     // Data that is no event, such as keep-alive comments, may go on without end.
                     *size += frame.data_ref().map_or(0, |data| data.len() + size_of::<Frame<Bytes>>());
+                    if let Err(short) = learning.reservation.grow_to(*size) {
+                        return Poll::Ready(Some(Err(short)));
+                    }
                     let is_over = frame.is_trailers() || first.is_hopeless() || *size > MAX_FIRST_EVENT_BYTES;
                     held.push_back(frame);
                     if whole.is_some() || is_over {
