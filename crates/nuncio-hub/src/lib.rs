@@ -3,8 +3,9 @@
 //! Reading order: [`config`] has the settings, [`Hub`] composes the parts and runs. Then in the order of a
 //! request: `listen` is the network edge, `pipeline` the steps of every request, `routes` and `grpc` its
 //! paths, `cors` answers browsers, `identity` authenticates the caller, `dispatch` and `call` take a call to
-//! its agent through `telemetry` and `limits`. `fleet` has the agents that are served, `agents` a folder per
-//! kind of agent, `agent_urls` their addresses. `data` opens the store, `ready` watches it, `memory` has the
+//! its agent through `telemetry` and `limits`. `registry` has the agents that are wanted, `fleet` those that are served,
+//! `agents` a folder per kind of agent, `rooms` the conversations of two seats, `agent_urls` the addresses, `directory`
+//! the lists for callers. `data` opens the store, `ready` watches it, `memory` has the
 //! memory limit, `signing` the keys of cards, `root_key` the key that the others are derived from, `push`
 //! starts the delivery of webhooks, `trail` stores refused calls and operators' changes, `admin` is the API
 //! for operators, `samples` keeps the figures of the last hours and `events` the last changes for it, `health` reports

@@ -185,8 +185,7 @@ impl RouteTable {
         reads_card.then(|| self.fleet.with_public_card(target.agent(request.uri().path()))).flatten()
     }
 
-    /// The party that judges the credentials of a request where the hub has none to compare them with: an agent that
-    /// receives them. A call to the root, or over gRPC, names its agent in its message, which is not read yet.
+    /// Decides who checks the credentials: the hub, or an agent that receives them unchanged. A call to the root, or over gRPC, names its agent in its message, which is not read yet.
     pub(crate) fn judge(&self, target: Target, uri: &Uri, headers: &HeaderMap) -> Judge {
         let shown: Vec<_> = credential_headers(headers).collect();
         let name = target.agent(uri.path());

@@ -1,7 +1,7 @@
 //! The trait of a kind of agent, and the types that a kind returns to the hub.
 //!
 //! ```text
-//! settings ──► Kind::prepare ──► Prepared ──► AgentFactory::activate ──► fleet::Agent
+//! settings ──► Kind::prepare ──► Prepared ──► AgentFactory::activate ──► fleet::ServedAgent
 //!              may fail, may wait             cannot wait; the agent is served
 //! ```
 

@@ -1,8 +1,10 @@
 //! The kinds of agents, a folder each, and their shared parts.
 //!
 //! Reading order: this file has the table of kinds; `kind` the trait that each kind implements; `factory`
-//! builds agents, and puts `consent` before those that ask first; `demo`, `command`, `remote`, `model` and `mailbox` are the kinds; `delegation` gives a task to another agent
-//! and follows it; `lease` hands work to workers that fetch it; `json_lines` is the wire of programs and workers; `context_key`, `expiry`, `label`, `probe`, `routes` and `upstream_auth` are used by several kinds.
+//! builds agents, and puts `consent` before those that ask first; `demo`, `command`, `remote`, `model`, `mailbox` and
+//! `room` (a seat) are the kinds; `delegation` gives a task to another agent and follows it; `lease` hands work to
+//! workers that fetch it; `json_lines` is the wire of programs and workers; `context_key`, `expiry`, `label`, `probe`,
+//! `routes` and `upstream_auth` are used by several kinds.
 
 mod command;
 mod consent;

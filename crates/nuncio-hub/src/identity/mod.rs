@@ -2,14 +2,14 @@
 //!
 //! | caller | credential | principal |
 //! |---|---|---|
-//! | has an API key | `Authorization: Bearer KEY` or `X-API-ApiKey: KEY` | the key's principal |
+//! | has an API key | `Authorization: Bearer KEY` or `X-API-Key: KEY` | the key's principal |
 //! | has a token (JWT) | `Authorization: Bearer TOKEN` | `ISSUER#NAME` |
 //! | anonymous, where allowed | none | none |
 //!
 //! Reading order: this file decides and `layer` applies the decision to requests. API keys are in `text`,
 //! `key` and `keyring`, tokens in `jwt` and `issuer`. `auth_throttle` counts wrong credentials, `caller_id`
 //! identifies callers for limits, `access` has the agents that a caller may use, `credential_expiry` ends
-//! streams, and `declare` writes the security schemes of cards.
+//! streams, `worker` has the keys of mailboxes, and `declare` writes the security schemes of cards.
 
 mod layer;
 

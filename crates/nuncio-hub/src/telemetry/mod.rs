@@ -1,8 +1,8 @@
 //! Telemetry of the hub: metrics, traces, and the fields that relate lines of the log.
 //!
-//! Reading order: `metrics` has the table of all metrics, `totals` reads them back, `calls` counts and traces the calls of each agent,
-//! `outbound` traces calls to other services and `observed` counts their answers, `traces` exports spans, `request` gives each request its id and
-//! its log line.
+//! Reading order: `metrics` has the table of all metrics, `totals` reads them back, `calls` counts and traces the calls of each
+//! agent, `outbound` traces calls to other services and `observed` counts their answers, `models` those of models,
+//! `traces` exports spans, `request` gives each request its id and its log line.
 
 mod calls;
 mod metrics;

@@ -2,8 +2,9 @@
 //! operation, calls the service, and encodes the response.
 //!
 //! Read `jsonrpc`, `rest` or `grpc` first, then `version` (the choice of the version), `context` (headers),
-//! `body` (reading within limits), `answer` and `sse` (writing), `sealed` (calls that are relayed without
-//! decoding), and `card`.
+//! `body` (reading within limits), `answer`, `piece_body` and `sse` (writing), `refuse` and `request_id` (errors),
+//! `sealed` (calls that are relayed without decoding), `shared_root` (agents by tenant), `card`, `directory` and
+//! `document`.
 //!
 //! A binding uses neither the runtime nor a store.
 

@@ -2,7 +2,7 @@
 //! query or as the first segment of the path. gRPC does the same by itself ([`Grpc::shared`](super::Grpc::shared)).
 //!
 //! Here a request is only looked at, to find its agent, and then handed to it as it came. The agent has the last word:
-//! it takes no call with the tenant of another one (`Inner::take_tenant`).
+//! it takes no call with the tenant of another one (`AgentInner::take_tenant`).
 
 use std::{borrow::Cow, fmt, sync::Arc};
 

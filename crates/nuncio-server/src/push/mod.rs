@@ -8,7 +8,8 @@
 //! ```
 //! Reading order: `config` and `seal` (the stored form), `dispatch`, `leases`, `worker`, `payload`,
 //! `request`, `web` (the HTTP client), `schedule`, `breaker`, `large_bodies`, `settle`; `paused` has the
-//! receivers that an operator has paused.
+//! receivers that an operator has paused, `agent` the settings of an agent, `courier` the trait of the way out, and
+//! `onward` the deliveries for webhooks that another agent serves.
 
 mod agent;
 mod breaker;

@@ -7,8 +7,8 @@
 //! bytes; writers wait when it is full.
 //!
 //! Large writes have a queue and a loop of their own, so that small ones of other tasks neither wait for room nor share
-//! a batch with them. The entries of a task stay in order: behind a large write all writes of its task take its way,
-//! and a large write waits until those before it are committed.
+//! a batch with them. The entries of a task stay in order: while a large write of a task is queued, all later writes of
+//! that task join the same queue, and a large write waits until those before it are committed.
 //!
 //! A commit to a store that is down is retried until it succeeds. No folded entry is dropped meanwhile, and
 //! new work is refused.

@@ -30,7 +30,7 @@ pub(super) struct LiveState {
     pub(super) bytes: TaskSize,
     /// Another server owns the task.
     pub(super) owned_elsewhere: bool,
-    /// The task is in progress and in nobody's hands: no server owns it, and any may write to it.
+    /// The task is in progress, no server owns it, and any may write to it.
     pub(super) parked: bool,
     /// The number of its writes in the journal's queue of large ones.
     pub(super) large_writes: usize,

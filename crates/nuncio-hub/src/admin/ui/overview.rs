@@ -1,4 +1,4 @@
-//! The first page: what is up, what happens, what needs somebody.
+//! The overview page: health, recent activity, and items that need an operator.
 
 use askama::Template;
 

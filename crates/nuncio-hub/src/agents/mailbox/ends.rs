@@ -1,4 +1,4 @@
-//! The ends that nobody says: waits and leases that are over, and takeovers.
+//! Ends waits and leases that expire, and leases that are taken over.
 
 use std::{sync::Arc, time::Duration};
 

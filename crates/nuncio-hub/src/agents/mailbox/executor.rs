@@ -1,4 +1,4 @@
-//! The executor of a mailbox: a message becomes a row, and its task waits in nobody's hands.
+//! The executor of a mailbox: a message becomes a row, and its task is parked: no server owns it.
 //!
 //! Row and first status are one transaction, so the executor may be asked again after a crash: either both are there,
 //! and the task is parked, or neither is.

@@ -60,7 +60,8 @@ pub(super) struct Durable {
     task_owners: TaskOwners,
     pending_cancels: PendingCancels,
     telemetry: HubTelemetry,
-    /// The link of the current settings; an execution keeps the link that it began with.
+    /// The link of the current settings. Each attempt to send loads it anew; a turn, and the wait for an agent that is
+    /// down, keep theirs.
     link: Arc<ArcSwap<Link>>,
 }
 

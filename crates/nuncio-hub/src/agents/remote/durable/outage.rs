@@ -85,7 +85,7 @@ impl<'a> Outage<'a> {
     }
 
     /// Waits until the agent may be back, after `error` has proved that the message was not sent. `seen` is
-    /// the count of [`Probe::answers`](super::super::link::probe::Probe::answers) before the attempt.
+    /// the count of `Probe::answers` before the attempt.
     pub(super) async fn wait(&self, link: &Link, seen: u64, error: &Error) -> Result<Waited> {
         let until = match *self.until.lock() {
             Some(until) => Ok(until),

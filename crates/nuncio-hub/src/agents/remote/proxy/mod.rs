@@ -4,7 +4,7 @@
 //! ```text
 //!              same version and binding        relay: request bytes ─► response bytes
 //! call ─► bind ─┤                                                         │ owners: is it the caller's?
-//!              anything else                   carry: decoded ─► one call ─► encoded
+//!              anything else                   typed: decoded ─► one call ─► encoded
 //! ```
 //! Reading order: this file (shared by both paths); `relay`, `headers`, `counted_body`, `relay_stream` and `progress` (the byte
 //! path); `typed` and `list` (the typed path); `owner` and `owners`; `push`.
