@@ -9,7 +9,7 @@
 //! Reading order: `config` and `seal` (the stored form), `dispatch`, `leases`, `worker`, `payload`,
 //! `request`, `web` (the HTTP client), `schedule`, `breaker`, `large_bodies`, `settle`; `paused` has the
 //! receivers that an operator has paused, `agent` the settings of an agent, `courier` the trait of the way out, and
-//! `onward` the deliveries for webhooks that another agent serves.
+//! `onward` the notifications of remote agents that are forwarded.
 
 mod agent;
 mod breaker;
