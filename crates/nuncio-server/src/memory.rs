@@ -272,7 +272,7 @@ impl GrowingReservation {
     ///
     /// # Errors
     /// `ResourceExhausted`, with a time to try again, if they are not free.
-    pub fn grow_to(&mut self, bytes: usize) -> nuncio_protocol::Result<()> {
+    pub fn grow_to(&mut self, bytes: usize) -> Result<()> {
         if self.held.try_resize(&self.account, self.of, bytes) { Ok(()) } else { Err(exhausted()) }
     }
 }
