@@ -14,19 +14,28 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use nuncio_protocol::{
-    Caller, Error, ErrorKind, Event, Message, MessageId, Metadata, Result, Role, Task, TaskId, TaskState,
-    TaskStatus, TaskStatusUpdateEvent,
+    Artifact, ArtifactId, Caller, Error, ErrorKind, Event, Message, MessageId, Metadata, Result, Role, Task,
+    TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
 use nuncio_server::{
     Emitter, ExecContext, Runtime,
-    store::{Expect, Projection, PutRecord, Scope, Store},
+    store::{Expect, Projection, PutRecord, Scope, Store, Topic},
 };
 use parking_lot::Mutex;
-use tokio::sync::{Mutex as AsyncMutex, Notify};
+use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 use uuid::Uuid;
 
-use super::round::{Entry, Ledger, Next, Opening, PerSide, ROOM_EXTENSION, Round, RuleBreak, Side};
-use crate::{clock::now, config, telemetry::Metrics};
+use super::{
+    ChangedRooms,
+    lease::{Authority, SeatLease},
+    round::{EndReason, Entry, Ledger, Next, Opening, PerSide, ROOM_EXTENSION, Round, RuleBreak, Side},
+    wire::WireLog,
+};
+use crate::{
+    clock::now,
+    config::{self, Absent, Party},
+    telemetry::Metrics,
+};
 
 /// The kind of the records.
 pub(super) const KIND: &str = "room";
@@ -53,6 +62,11 @@ pub(crate) struct Room {
     /// Messages that are on their way into the transcript, so that a repeat waits for the first.
     in_flight: Mutex<HashSet<(Side, MessageId)>>,
     arrived: Notify,
+    /// The number of changes that this hub knows of, for those who follow the room.
+    changes: watch::Sender<u64>,
+    /// The rooms that this hub has changed, for the drivers of agents.
+    changed: Arc<ChangedRooms>,
+    wire: WireLog,
 }
 
 /// A seat: the runtime that serves it, once it is served.
@@ -85,7 +99,12 @@ impl Drop for InFlight {
 }
 
 impl Room {
-    pub(super) fn new(settings: Arc<config::Room>, store: &Arc<dyn Store>, metrics: &Arc<Metrics>) -> Self {
+    pub(super) fn new(
+        settings: Arc<config::Room>,
+        store: &Arc<dyn Store>,
+        metrics: &Arc<Metrics>,
+        changed: &Arc<ChangedRooms>,
+    ) -> Self {
         let seat = |side: Side| Seat {
             scope: Arc::new(Scope {
                 agent: (&*settings.seat_name(side == Side::B)).into(),
@@ -103,7 +122,40 @@ impl Room {
             writing: AsyncMutex::default(),
             in_flight: Mutex::default(),
             arrived: Notify::new(),
+            changes: watch::Sender::new(0),
+            changed: Arc::clone(changed),
+            wire: WireLog::new(),
         }
+    }
+
+    /// The calls of both sides.
+    pub(crate) fn wire(&self) -> &WireLog {
+        &self.wire
+    }
+
+    pub(super) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    pub(super) fn scope(&self, side: Side) -> &Arc<Scope> {
+        &self.seats.of(side).scope
+    }
+
+    /// The changes of the room: the receiver is woken by each that this hub knows of.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Wakes those who follow the room.
+    pub(super) fn wake(&self) {
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// Wakes those who follow the room, here and at other hubs.
+    fn announce(&self) {
+        self.wake();
+        self.changed.put(&self.name);
+        self.store.signals().send(Topic::Records(KIND.into()), &self.name);
     }
 
     /// The name of the room.
@@ -126,17 +178,17 @@ impl Room {
     }
 
     /// True if both seats are served.
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         Side::BOTH.iter().all(|side| self.seats.of(*side).runtime.load().is_some())
     }
 
     /// The caller as which all holders of a seat act.
-    pub(super) fn holder(&self, side: Side) -> Caller {
+    pub(crate) fn holder(&self, side: Side) -> Caller {
         Caller::authenticated(principal(&self.name, side)).of_tenant(TENANT)
     }
 
     /// Reads the record; the version is 0 if there is none yet.
-    async fn load(&self) -> Result<(Ledger, u64)> {
+    pub(super) async fn load(&self) -> Result<(Ledger, u64)> {
         let Some(record) = self.store.record(KIND, &self.name).await? else {
             return Ok((Ledger::new(Uuid::now_v7().simple().to_string()), 0));
         };
@@ -157,6 +209,11 @@ impl Room {
     /// The rounds that are open or not mirrored yet, and the last one.
     pub(crate) async fn rounds(&self) -> Result<Vec<Round>> {
         self.load().await.map(|(ledger, _)| ledger.rounds)
+    }
+
+    /// The leases of the seats.
+    pub(crate) async fn leases(&self) -> Result<PerSide<SeatLease>> {
+        self.load().await.map(|(ledger, _)| ledger.leases)
     }
 
     /// The record in place of the one of this version.
@@ -186,6 +243,20 @@ impl Room {
         // A message whose turn was refused while it waited never arrives.
         let _ = tokio::time::timeout(ARRIVAL_TIMEOUT, arrives).await;
         InFlight { room: Arc::clone(self), side, id: Some(id.clone()) }
+    }
+
+    /// Waits until every message of this seat that is on its way has arrived, or was refused.
+    pub(super) async fn until_arrived(&self, side: Side) {
+        let arrives = async {
+            loop {
+                let arrived = self.arrived.notified();
+                if !self.in_flight.lock().iter().any(|(from, _)| *from == side) {
+                    return;
+                }
+                arrived.await;
+            }
+        };
+        let _ = tokio::time::timeout(ARRIVAL_TIMEOUT, arrives).await;
     }
 
     /// Waits until no message is on its way.
@@ -243,9 +314,10 @@ impl Room {
     }
 
     /// Refuses a message that the rules do not admit, before anything of it is stored.
-    pub(super) async fn check(&self, side: Side, message: &Message) -> Result<()> {
+    pub(super) async fn check(&self, side: Side, by: &Authority, message: &Message) -> Result<()> {
         let (ledger, _) = self.load().await?;
         let settings = self.settings();
+        ledger.check_authority(side, by, &settings, now())?;
         let Some(task) = &message.task_id else {
             let full = settings.has_parallel_rounds() && ledger.open().count() >= MAX_OPEN_ROUNDS;
             return if full { Err(too_many_rounds()) } else { Ok(()) };
@@ -270,6 +342,7 @@ impl Room {
             applied
         };
         self.arrives(side, &cx.message.message_id);
+        self.announce();
         applied
     }
 
@@ -281,7 +354,8 @@ impl Room {
             let (message, next) = (cx.message.message_id.clone(), Next::of(&cx.message.metadata));
             let now = now();
             let is_new = ledger.of_task(side, &cx.task_id).is_none();
-            let state = match ledger.of_task_mut(side, &cx.task_id) {
+            let is_attended = ledger.leases.of(side.other()).holder(now).is_some();
+            let round = match ledger.of_task_mut(side, &cx.task_id) {
                 None => {
                     if settings.has_parallel_rounds() && ledger.open().count() >= MAX_OPEN_ROUNDS {
                         return out.refuse(too_many_rounds());
@@ -294,19 +368,24 @@ impl Room {
                         next,
                         now,
                     };
-                    *ledger.begin(opening, settings.has_parallel_rounds()).states.of(side)
+                    ledger.begin(opening, settings.has_parallel_rounds())
                 }
                 // The hub was killed after the entry and before the end of the execution.
                 Some(round) if round.said.of(side).as_ref() == Some(&message) => return out.park(),
                 Some(round) => match round.say(side, message, next, false, now) {
-                    Ok(()) => *round.states.of(side),
+                    Ok(()) => round,
                     // The other side has just ended the round: its entry comes, and ends the task.
                     Err(RuleBreak::Ended | RuleBreak::OutOfTurn) => return out.park(),
                 },
             };
+            if !cx.call.hops.is_empty() {
+                round.hops.clone_from(&cx.call.hops);
+            }
+            let ended = bound(round, side, &settings, is_attended);
+            let (state, number) = (*round.states.of(side), round.number);
             out.park()?;
             out.put_record(self.put(&ledger, version)?)?;
-            let event = self.status(side, state, None, round_number(&ledger, side, &cx.task_id));
+            let event = self.status(side, state, None, number, ended);
             let written = match out.emit(event).await {
                 Ok(()) => out.flush().await,
                 Err(error) => Err(error),
@@ -329,7 +408,7 @@ impl Room {
         }
     }
 
-    fn runtime(&self, side: Side) -> Option<Arc<Runtime>> {
+    pub(super) fn runtime(&self, side: Side) -> Option<Arc<Runtime>> {
         self.seats.of(side).runtime.load_full()
     }
 
@@ -340,6 +419,56 @@ impl Room {
     pub(crate) async fn catch_up(&self) -> Result<()> {
         let _alone = self.writing.lock().await;
         self.mirror(None).await
+    }
+
+    /// Adds an artifact to the task of this seat, and to that of the other one. The same artifact is not added again;
+    /// another one of its id takes its place.
+    ///
+    /// # Errors
+    /// The round has ended; the store is down (try again).
+    pub(crate) async fn make(&self, side: Side, task: &TaskId, artifact: &Artifact) -> Result<()> {
+        let _alone = self.writing.lock().await;
+        for _ in 0..MAX_ATTEMPTS {
+            let (mut ledger, version) = self.load().await?;
+            let open = |round: &&mut Round| !round.has_ended();
+            let Some(round) = ledger.of_task_mut(side, task).filter(open) else {
+                return Err(refusal(RuleBreak::Ended));
+            };
+            let known = self.find_artifact(side, round, &artifact.artifact_id).await?;
+            if known.is_some_and(|known| *known == *artifact) {
+                return self.mirror(None).await;
+            }
+            round.make(side, artifact.artifact_id.clone(), now());
+            let Some(runtime) = self.runtime(side) else { return Err(not_served()) };
+            let out = runtime.write_to(&self.seats.of(side).scope, task).await?;
+            out.put_record(self.put(&ledger, version)?)?;
+            out.emit(whole(Arc::new(artifact.clone()))).await?;
+            match out.flush().await {
+                // Another hub wrote to the room first.
+                Err(error) if error.kind() == ErrorKind::Unavailable => {}
+                Err(error) => return Err(error),
+                Ok(()) => {
+                    let mirrored = self.mirror(None).await;
+                    self.announce();
+                    return mirrored;
+                }
+            }
+        }
+        Err(contended())
+    }
+
+    /// An artifact of this seat, from its task.
+    async fn find_artifact(
+        &self,
+        side: Side,
+        round: &Round,
+        id: &ArtifactId,
+    ) -> Result<Option<Arc<Artifact>>> {
+        let (scope, task) = (&self.seats.of(side).scope, round.tasks.of(side));
+        let shown = Projection { artifacts: true, history: Some(0) };
+        let task = self.store.shown(scope, task, shown).await?;
+        let mut artifacts = task.into_iter().flat_map(|task| task.artifacts);
+        Ok(artifacts.find(|artifact| artifact.artifact_id == *id))
     }
 
     /// Writes every pending entry to its seat. `known` is the message of a seat that is at hand.
@@ -379,9 +508,7 @@ impl Room {
         known: Option<(Side, &Arc<Message>)>,
     ) -> Result<()> {
         let (side, task) = (entry.to, round.tasks.of(entry.to));
-        let Some(runtime) = self.runtime(side) else {
-            return Err(Error::new(ErrorKind::Unavailable, "a seat of the room is not served; try again"));
-        };
+        let Some(runtime) = self.runtime(side) else { return Err(not_served()) };
         let message = match &entry.message {
             None => None,
             Some(id) => {
@@ -398,16 +525,35 @@ impl Room {
         } else {
             runtime.write_to(scope, task).await?
         };
-        let message = message.map(|message| as_seen(&message, round, side));
+        let event = match &entry.artifact {
+            Some(id) => match self.find_artifact(side.other(), round, id).await? {
+                Some(artifact) => whole(artifact),
+                None => return Err(ErrorKind::TaskNotFound.into()),
+            },
+            None => {
+                let message = message.map(|message| as_seen(&message, round, side));
+                self.status(side, entry.state, message, round.number, entry.ended)
+            }
+        };
         out.put_record(self.put(ledger, version)?)?;
-        out.emit(self.status(side, entry.state, message, round.number)).await?;
+        out.emit(event).await?;
         out.flush().await
     }
 
     /// A status of a seat's task. Its metadata tell the room and the round.
-    fn status(&self, side: Side, state: TaskState, message: Option<Arc<Message>>, round: u64) -> Event {
+    fn status(
+        &self,
+        side: Side,
+        state: TaskState,
+        message: Option<Arc<Message>>,
+        round: u64,
+        ended: Option<EndReason>,
+    ) -> Event {
         let mut metadata = Metadata::new();
-        let about = serde_json::json!({ "room": &*self.name, "seat": side.name(), "round": round });
+        let mut about = serde_json::json!({ "room": &*self.name, "seat": side.name(), "round": round });
+        if let (Some(reason), Some(about)) = (ended, about.as_object_mut()) {
+            about.insert("ended".to_owned(), serde_json::json!(reason));
+        }
         metadata.insert(ROOM_EXTENSION, about);
         Event::StatusUpdate(TaskStatusUpdateEvent {
             status: TaskStatus { state, message, timestamp: None },
@@ -428,11 +574,18 @@ impl Room {
             let Some(changed) = change(&mut ledger) else { return Ok(None) };
             let written = self.store.put_records(vec![self.put(&ledger, version)?]).await?;
             if written.iter().all(std::result::Result::is_ok) {
-                self.mirror(None).await?;
-                return Ok(Some(changed));
+                let mirrored = self.mirror(None).await;
+                self.announce();
+                return mirrored.map(|()| Some(changed));
             }
         }
-        Err(Error::new(ErrorKind::Unavailable, "other hubs write to this room; try again"))
+        Err(contended())
+    }
+
+    /// Refuses a call by somebody who may not speak at this seat now.
+    pub(super) async fn check_authority(&self, side: Side, by: &Authority) -> Result<()> {
+        let (ledger, _) = self.load().await?;
+        ledger.check_authority(side, by, &self.settings(), now())
     }
 
     /// Cancels the round of this task; false if there is none that is open.
@@ -488,19 +641,58 @@ impl Room {
         Ok(())
     }
 
-    /// The tasks of a round as the seats see them.
-    pub(crate) async fn tasks(&self, round: &Round) -> Result<Vec<(Side, Option<Task>)>> {
-        let mut tasks = Vec::new();
-        for side in Side::BOTH {
-            let scope = &self.seats.of(side).scope;
-            tasks.push((side, self.store.shown(scope, round.tasks.of(side), Projection::WHOLE).await?));
+    /// Ends rounds whose last message has waited for a party for too long.
+    pub(super) async fn expire(&self) -> Result<()> {
+        let timeout = self.settings().absent_timeout;
+        let is_over = |round: &Round| {
+            Side::BOTH.iter().any(|side| round.waits_for(*side)) && round.changed + timeout <= now()
+        };
+        if self.rounds().await?.iter().any(is_over) {
+            let expire = |ledger: &mut Ledger| {
+                let rounds = ledger.rounds.iter_mut().filter(|round| is_over(round));
+                rounds.for_each(|round| round.fail(EndReason::Expired, now()));
+                Some(())
+            };
+            self.change(expire).await?;
         }
-        Ok(tasks)
+        Ok(())
     }
 }
 
-fn round_number(ledger: &Ledger, side: Side, task: &TaskId) -> u64 {
-    ledger.of_task(side, task).map_or(0, |round| round.number)
+/// Ends the round, or lets it wait, after a message of this seat: it was the last one, or nobody is there to answer.
+fn bound(round: &mut Round, side: Side, settings: &config::Room, is_attended: bool) -> Option<EndReason> {
+    if round.has_ended() {
+        return None;
+    }
+    let is_missed = settings.party(side.other() == Side::B) == Party::Person
+        && !is_attended
+        && round.turn() == Some(side.other());
+    let reason = if settings.is_between_agents() && round.turns >= u64::from(settings.max_turns) {
+        EndReason::MaxTurns
+    } else if is_missed && settings.absent == Absent::Fail {
+        EndReason::Absent
+    } else {
+        if is_missed {
+            round.wait(side);
+        }
+        return None;
+    };
+    round.cut(reason);
+    Some(reason)
+}
+
+/// An artifact that is complete.
+fn whole(artifact: Arc<Artifact>) -> Event {
+    let update = TaskArtifactUpdateEvent { artifact, last_chunk: true, ..TaskArtifactUpdateEvent::default() };
+    Event::ArtifactUpdate(update)
+}
+
+fn not_served() -> Error {
+    Error::new(ErrorKind::Unavailable, "a seat of the room is not served; try again")
+}
+
+fn contended() -> Error {
+    Error::new(ErrorKind::Unavailable, "other hubs write to this room; try again")
 }
 
 /// The principal of a seat: whoever may call the agent of a seat holds it.

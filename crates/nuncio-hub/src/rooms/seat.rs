@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::StreamExt as _;
 use nuncio_protocol::{
     CallContext, CancelTaskRequest, Error, ErrorKind, Event, GetTaskRequest, Interceptor, Next, Result,
     SendMessageRequest, SendMessageResponse, StreamItem, SubscribeToTaskRequest, Task, TaskId,
@@ -13,7 +14,7 @@ use nuncio_protocol::{
 };
 use nuncio_server::{Emitter, ExecContext, Executor};
 
-use super::{Room, Side};
+use super::{Room, Side, lease::Authority, wire::WireCall};
 
 /// Executes the messages of a seat.
 pub(crate) struct SeatExecutor {
@@ -47,8 +48,30 @@ pub(crate) struct SeatRules {
 #[async_trait]
 impl Interceptor for SeatRules {
     async fn intercept(&self, cx: &mut CallContext, call: Call, next: Next<'_>) -> Result<Reply> {
-        let holds =
-            self.room.settings().holds(self.side == Side::B, cx.caller.principal().map(|name| &**name));
+        let wire = WireCall::new(self.side, cx, &call);
+        self.room.wire().note_call(wire, cx, &call);
+        let answer = self.answer(cx, call, next).await;
+        self.room.wire().note_answer(wire, &answer);
+        Ok(match answer? {
+            Reply::Stream(events) => {
+                let room = Arc::clone(&self.room);
+                let noted = events.inspect(move |item| {
+                    if let Ok(item) = item {
+                        room.wire().note_out(wire, &**item.event());
+                    }
+                });
+                Reply::Stream(Box::pin(noted))
+            }
+            reply => reply,
+        })
+    }
+}
+
+impl SeatRules {
+    async fn answer(&self, cx: &mut CallContext, call: Call, next: Next<'_>) -> Result<Reply> {
+        let by = Authority::of(cx);
+        let principal = cx.caller.principal().map(|name| &**name);
+        let holds = by != Authority::Caller || self.room.settings().holds(self.side == Side::B, principal);
         if !holds {
             return match call {
                 Call::SendMessage(_) | Call::SendStreamingMessage(_) => Err(Error::new(
@@ -61,9 +84,12 @@ impl Interceptor for SeatRules {
         }
         cx.caller = self.room.holder(self.side);
         match call {
-            Call::SendMessage(request) => self.send(cx, request, false, next).await,
-            Call::SendStreamingMessage(request) => self.send(cx, request, true, next).await,
-            Call::CancelTask(request) => self.cancel(cx, request, next).await,
+            Call::SendMessage(request) => self.send(cx, &by, request, false, next).await,
+            Call::SendStreamingMessage(request) => self.send(cx, &by, request, true, next).await,
+            Call::CancelTask(request) => {
+                self.room.check_authority(self.side, &by).await?;
+                self.cancel(cx, request, next).await
+            }
             Call::GetTask(_) | Call::ListTasks(_) | Call::SubscribeToTask(_) => {
                 self.look().await;
                 next.run(cx, call).await
@@ -71,9 +97,7 @@ impl Interceptor for SeatRules {
             call => next.run(cx, call).await,
         }
     }
-}
 
-impl SeatRules {
     /// Brings the seats up to the record, if that can be done now.
     async fn look(&self) {
         if let Err(error) = self.room.catch_up().await {
@@ -84,6 +108,7 @@ impl SeatRules {
     async fn send(
         &self,
         cx: &mut CallContext,
+        by: &Authority,
         request: Box<SendMessageRequest>,
         streams: bool,
         next: Next<'_>,
@@ -94,7 +119,7 @@ impl SeatRules {
         if let Some(known) = self.room.find_repeat(self.side, &id, task.as_ref()).await? {
             return repeat(cx, known, streams, next).await;
         }
-        self.room.check(self.side, &request.message).await?;
+        self.room.check(self.side, by, &request.message).await?;
         let call = if streams { Call::SendStreamingMessage(request) } else { Call::SendMessage(request) };
         let reply = next.run(cx, call).await?;
         in_flight.admit();

@@ -371,8 +371,8 @@ async fn both_seats_may_speak_at_once_and_have_the_same_words() {
     futures_util::future::try_join_all(sends).await.unwrap();
     world.room.catch_up().await.unwrap();
     let round = world.room.rounds().await.unwrap().pop().unwrap();
-    for (side, task) in world.room.tasks(&round).await.unwrap() {
-        let task = task.unwrap();
+    for side in Side::BOTH {
+        let task = world.room.task(side, &round).await.unwrap().unwrap();
         let said = task.history.iter().chain(&task.status.message);
         let mut said: Vec<String> = said.map(|message| message.message_id.to_string()).collect();
         said.sort();
