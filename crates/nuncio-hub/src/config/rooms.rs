@@ -229,7 +229,8 @@ impl Room {
     }
 
     /// The agents of its seats.
-    pub(crate) fn agents(self, origin: AgentOrigin) -> [Agent; 2] {
+    #[must_use]
+    pub fn agents(self, origin: AgentOrigin) -> [Agent; 2] {
         let room = Arc::new(self);
         [false, true].map(|is_second| {
             let seat = Seat { room: Arc::clone(&room), is_second };

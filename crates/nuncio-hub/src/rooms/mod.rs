@@ -4,8 +4,9 @@
 //! task and on the record of the room; the other seat catches up from the record.
 //!
 //! Reading order: `round` has the rules as values, `room` the way of an event, `seat` the calls of a party, `lease` the
-//! people who hold a seat, `party` the parties within the hub; this file has the rooms of the hub, and the sweeper.
+//! people who hold a seat, `party` the parties within the hub, `artifact` their artifacts, `upkeep` what ends otherwise, `wire` the log of calls; this file has the rooms of the hub, and the sweeper.
 
+mod artifact;
 mod lease;
 mod party;
 mod room;
@@ -13,6 +14,7 @@ mod round;
 mod seat;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 mod wire;
 
 use std::{

@@ -14,8 +14,8 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use nuncio_protocol::{
-    Artifact, ArtifactId, Caller, Error, ErrorKind, Event, Message, MessageId, Metadata, Result, Role, Task,
-    TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
+    Caller, Error, ErrorKind, Event, Message, MessageId, Metadata, Result, Role, Task, TaskId, TaskState,
+    TaskStatus, TaskStatusUpdateEvent,
 };
 use nuncio_server::{
     Emitter, ExecContext, Runtime,
@@ -27,6 +27,7 @@ use uuid::Uuid;
 
 use super::{
     ChangedRooms,
+    artifact::whole,
     lease::{Authority, SeatLease},
     round::{EndReason, Entry, Ledger, Next, Opening, PerSide, ROOM_EXTENSION, Round, RuleBreak, Side},
     wire::WireLog,
@@ -44,7 +45,7 @@ const TENANT: &str = "rooms";
 /// Rounds that may be open at the same time in a room with parallel rounds.
 const MAX_OPEN_ROUNDS: usize = 64;
 /// Attempts to write while other hubs write to the same room.
-const MAX_ATTEMPTS: usize = 16;
+pub(super) const MAX_ATTEMPTS: usize = 16;
 /// The longest time for which a repeat waits for the first message.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Messages at the end of a task among which a pending one is looked for first.
@@ -58,7 +59,7 @@ pub(crate) struct Room {
     settings: ArcSwap<config::Room>,
     seats: PerSide<Seat>,
     /// One writer at a time on this hub; hubs are told apart by the version of the record.
-    writing: AsyncMutex<()>,
+    pub(super) writing: AsyncMutex<()>,
     /// Messages that are on their way into the transcript, so that a repeat waits for the first.
     in_flight: Mutex<HashSet<(Side, MessageId)>>,
     arrived: Notify,
@@ -152,7 +153,7 @@ impl Room {
     }
 
     /// Wakes those who follow the room, here and at other hubs.
-    fn announce(&self) {
+    pub(super) fn announce(&self) {
         self.wake();
         self.changed.put(&self.name);
         self.store.signals().send(Topic::Records(KIND.into()), &self.name);
@@ -217,7 +218,7 @@ impl Room {
     }
 
     /// The record in place of the one of this version.
-    fn put(&self, ledger: &Ledger, version: u64) -> Result<PutRecord> {
+    pub(super) fn put(&self, ledger: &Ledger, version: u64) -> Result<PutRecord> {
         let value = serde_json::to_vec(ledger).map_err(Error::internal)?;
         let expect = if version == 0 { Expect::Absent } else { Expect::Version(version) };
         Ok(PutRecord {
@@ -421,58 +422,8 @@ impl Room {
         self.mirror(None).await
     }
 
-    /// Adds an artifact to the task of this seat, and to that of the other one. The same artifact is not added again;
-    /// another one of its id takes its place.
-    ///
-    /// # Errors
-    /// The round has ended; the store is down (try again).
-    pub(crate) async fn make(&self, side: Side, task: &TaskId, artifact: &Artifact) -> Result<()> {
-        let _alone = self.writing.lock().await;
-        for _ in 0..MAX_ATTEMPTS {
-            let (mut ledger, version) = self.load().await?;
-            let open = |round: &&mut Round| !round.has_ended();
-            let Some(round) = ledger.of_task_mut(side, task).filter(open) else {
-                return Err(refusal(RuleBreak::Ended));
-            };
-            let known = self.find_artifact(side, round, &artifact.artifact_id).await?;
-            if known.is_some_and(|known| *known == *artifact) {
-                return self.mirror(None).await;
-            }
-            round.make(side, artifact.artifact_id.clone(), now());
-            let Some(runtime) = self.runtime(side) else { return Err(not_served()) };
-            let out = runtime.write_to(&self.seats.of(side).scope, task).await?;
-            out.put_record(self.put(&ledger, version)?)?;
-            out.emit(whole(Arc::new(artifact.clone()))).await?;
-            match out.flush().await {
-                // Another hub wrote to the room first.
-                Err(error) if error.kind() == ErrorKind::Unavailable => {}
-                Err(error) => return Err(error),
-                Ok(()) => {
-                    let mirrored = self.mirror(None).await;
-                    self.announce();
-                    return mirrored;
-                }
-            }
-        }
-        Err(contended())
-    }
-
-    /// An artifact of this seat, from its task.
-    async fn find_artifact(
-        &self,
-        side: Side,
-        round: &Round,
-        id: &ArtifactId,
-    ) -> Result<Option<Arc<Artifact>>> {
-        let (scope, task) = (&self.seats.of(side).scope, round.tasks.of(side));
-        let shown = Projection { artifacts: true, history: Some(0) };
-        let task = self.store.shown(scope, task, shown).await?;
-        let mut artifacts = task.into_iter().flat_map(|task| task.artifacts);
-        Ok(artifacts.find(|artifact| artifact.artifact_id == *id))
-    }
-
     /// Writes every pending entry to its seat. `known` is the message of a seat that is at hand.
-    async fn mirror(&self, known: Option<(Side, &Arc<Message>)>) -> Result<()> {
+    pub(super) async fn mirror(&self, known: Option<(Side, &Arc<Message>)>) -> Result<()> {
         let (mut conflicts, mut seen) = (0, 0);
         loop {
             let (mut ledger, version) = self.load().await?;
@@ -616,47 +567,6 @@ impl Room {
             .await?;
         Ok(reset.unwrap_or_default())
     }
-
-    /// Ends rounds of which one task has ended outside of the conversation, such as by a limit of bytes, or was erased.
-    pub(super) async fn end_with_tasks(&self) -> Result<()> {
-        for round in
-            self.rounds().await?.iter().filter(|round| !round.has_ended() && round.pending.is_empty())
-        {
-            for side in Side::BOTH {
-                let (scope, task) = (&self.seats.of(side).scope, round.tasks.of(side));
-                let shown = Projection { artifacts: false, history: Some(0) };
-                let found = self.store.shown(scope, task, shown).await?;
-                let state = found.map_or(TaskState::Canceled, |task| task.status.state);
-                if !state.is_terminal() {
-                    continue;
-                }
-                let end = |ledger: &mut Ledger| {
-                    let open = |round: &&mut Round| !round.has_ended() && round.pending.is_empty();
-                    ledger.of_task_mut(side, task).filter(open)?.end_after(side, state, now());
-                    Some(())
-                };
-                self.change(end).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Ends rounds whose last message has waited for a party for too long.
-    pub(super) async fn expire(&self) -> Result<()> {
-        let timeout = self.settings().absent_timeout;
-        let is_over = |round: &Round| {
-            Side::BOTH.iter().any(|side| round.waits_for(*side)) && round.changed + timeout <= now()
-        };
-        if self.rounds().await?.iter().any(is_over) {
-            let expire = |ledger: &mut Ledger| {
-                let rounds = ledger.rounds.iter_mut().filter(|round| is_over(round));
-                rounds.for_each(|round| round.fail(EndReason::Expired, now()));
-                Some(())
-            };
-            self.change(expire).await?;
-        }
-        Ok(())
-    }
 }
 
 /// Ends the round, or lets it wait, after a message of this seat: it was the last one, or nobody is there to answer.
@@ -681,17 +591,11 @@ fn bound(round: &mut Round, side: Side, settings: &config::Room, is_attended: bo
     Some(reason)
 }
 
-/// An artifact that is complete.
-fn whole(artifact: Arc<Artifact>) -> Event {
-    let update = TaskArtifactUpdateEvent { artifact, last_chunk: true, ..TaskArtifactUpdateEvent::default() };
-    Event::ArtifactUpdate(update)
-}
-
-fn not_served() -> Error {
+pub(super) fn not_served() -> Error {
     Error::new(ErrorKind::Unavailable, "a seat of the room is not served; try again")
 }
 
-fn contended() -> Error {
+pub(super) fn contended() -> Error {
     Error::new(ErrorKind::Unavailable, "other hubs write to this room; try again")
 }
 
@@ -712,7 +616,7 @@ fn as_seen(message: &Message, round: &Round, viewer: Side) -> Arc<Message> {
     })
 }
 
-fn refusal(broken: RuleBreak) -> Error {
+pub(super) fn refusal(broken: RuleBreak) -> Error {
     let why = match broken {
         RuleBreak::Ended => "the round has ended; send a message without a task to begin the next one",
         RuleBreak::OutOfTurn => {

@@ -1,4 +1,7 @@
-//! The rules of a room, row by row, on the memory store and on SQLite.
+//! The rules of a room, row by row, on each store.
+
+mod ownership;
+mod people;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -8,8 +11,8 @@ use nuncio_protocol::{
 };
 use nuncio_server::{
     Runtime,
-    store::{MemoryStore, SqliteOptions, SqliteStore, Store},
-    testing::{card, summary},
+    store::{MemoryStore, PostgresStore, SqliteOptions, SqliteStore, Store},
+    testing::{card, postgres, summary},
 };
 use serde_json::json;
 
@@ -342,6 +345,15 @@ async fn every_row_holds_on_sqlite() {
     check(async |number| {
         let file = folder.0.join(format!("{number}.db"));
         Arc::new(SqliteStore::open(&file, SqliteOptions::default()).await.unwrap()) as Arc<dyn Store>
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn every_row_holds_on_postgres() {
+    check(async |_| {
+        let url = postgres::database().await;
+        Arc::new(PostgresStore::connect(&url, Default::default()).await.unwrap()) as Arc<dyn Store>
     })
     .await;
 }
