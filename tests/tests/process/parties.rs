@@ -45,7 +45,8 @@ impl Served {
     async fn say(&self, message: &str, more: &[&str]) -> String {
         let url = self.hub.agent("talk");
         let said = cli(&[&["send", &url, message, "--no-wait"], more].concat()).await;
-        assert_eq!(said.code, Some(0), "{said:?}");
+        // Failed and input required are no failures of the call.
+        assert!(matches!(said.code, Some(0 | 7 | 8)), "{said:?}");
         said.stdout.trim().to_owned()
     }
 
@@ -246,8 +247,8 @@ async fn a_seat_is_taken_over_and_its_holder_hears_of_it() {
     let bob = served.admin(&["room", "take-over", "talk", "--as", "bob"], "I am here\n").await;
     assert_eq!(bob.code, Some(0), "{bob:?}");
     assert!(bob.stdout.contains("a: hello"), "the next holder gets the whole task: {bob:?}");
+    ann.says("taken over by bob").await;
     assert_eq!(ann.end().await.code(), Some(1));
-    assert!(ann.stderr().contains("taken over by bob"), "{}", ann.stderr());
     let trail = served.admin(&["trail", "--what", "room-taken-over"], "").await;
     assert!(trail.stdout.contains("bob"), "{trail:?}");
 }

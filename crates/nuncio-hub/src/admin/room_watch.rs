@@ -59,7 +59,11 @@ pub(super) async fn watch(
             watcher.resume(position);
         }
         None if options.whole == Some(true) => watcher.begin_with_last_round().await?,
-        None => drop(watcher.look().await?),
+        None => {
+            watcher.look().await?;
+            // The holders are told to everybody.
+            watcher.holders.clear();
+        }
     }
     let events = stream::unfold((watcher, true), |(mut watcher, is_first)| async move {
         if !is_first {

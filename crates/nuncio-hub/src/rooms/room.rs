@@ -14,7 +14,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use nuncio_protocol::{
-    Caller, Error, ErrorKind, Event, Message, MessageId, Metadata, Result, Role, Task, TaskId, TaskState,
+    Caller, Error, ErrorKind, Event, Message, MessageId, Metadata, Result, Role, TaskId, TaskState,
     TaskStatus, TaskStatusUpdateEvent,
 };
 use nuncio_server::{
@@ -288,7 +288,8 @@ impl Room {
         let rounds =
             ledger.rounds.iter().filter(|round| task.is_none_or(|task| round.tasks.of(side) == task));
         for round in rounds {
-            if round.said.of(side).as_ref() == Some(id) || self.find_message(side, round, id).await?.is_some()
+            if round.said.of(side).as_ref() == Some(id)
+                || self.find_message(side, round.tasks.of(side), id).await?.is_some()
             {
                 return Ok(Some(round.tasks.of(side).clone()));
             }
@@ -297,8 +298,8 @@ impl Room {
     }
 
     /// A message of this seat, from its task.
-    async fn find_message(&self, side: Side, round: &Round, id: &MessageId) -> Result<Option<Arc<Message>>> {
-        let (scope, task) = (&self.seats.of(side).scope, round.tasks.of(side));
+    async fn find_message(&self, side: Side, task: &TaskId, id: &MessageId) -> Result<Option<Arc<Message>>> {
+        let scope = &self.seats.of(side).scope;
         for history in [Some(RECENT_MESSAGES), None] {
             let shown = Projection { artifacts: false, history };
             let Some(task) = self.store.shown(scope, task, shown).await? else { return Ok(None) };
@@ -395,7 +396,11 @@ impl Room {
             match written {
                 Err(error) if error.kind() == ErrorKind::Unavailable && attempts < MAX_ATTEMPTS => {
                     // Another hub wrote to the room first. What this execution has begun is gone with its attempt,
-                    // unless the task was there before.
+                    // unless the task was there before; so is the message, if it was refused along with it. Then its
+                    // caller is told to try again.
+                    if self.find_message(side, &cx.task_id, &cx.message.message_id).await?.is_none() {
+                        return Err(error);
+                    }
                     let Some(runtime) = self.runtime(side) else { return Err(error) };
                     out =
                         runtime.write_to(&self.seats.of(side).scope, &cx.task_id).await.map_err(|_| error)?;
@@ -466,7 +471,7 @@ impl Room {
                 let known = known.filter(|(from, known)| *from != side && known.message_id == *id);
                 match known {
                     Some((_, message)) => Some(Arc::clone(message)),
-                    None => self.find_message(side.other(), round, id).await?,
+                    None => self.find_message(side.other(), round.tasks.of(side.other()), id).await?,
                 }
             }
         };

@@ -3,7 +3,7 @@
 //! Everybody who may call the agent of a seat, and is among its holders if those are named, acts as one caller: the
 //! seat. For everybody else there are no tasks here.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
@@ -15,6 +15,11 @@ use nuncio_protocol::{
 use nuncio_server::{Emitter, ExecContext, Executor};
 
 use super::{Room, Side, lease::Authority, wire::WireCall};
+
+/// Attempts to admit a message while another hub writes to the seat.
+const MAX_ATTEMPTS: u32 = 6;
+/// Pause after the first attempt.
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Executes the messages of a seat.
 pub(crate) struct SeatExecutor {
@@ -28,8 +33,13 @@ impl Executor for SeatExecutor {
         self.room.say(self.side, &cx, out).await
     }
 
-    /// The task is canceled by another way than a call to the seat: by administration, or because its caller left.
+    /// The task is canceled by another way than a call to the seat: by administration, or because its caller left. An
+    /// execution is stopped also when another hub wrote to its task first, or at a shutdown: that ends no round. (A task
+    /// that was canceled meanwhile ends it by the sweeper.)
     async fn cancel(&self, cx: ExecContext) -> Result<()> {
+        if cx.cancellation.is_cancelled() {
+            return Ok(());
+        }
         self.room.cancel(self.side, &cx.task_id).await.map(drop)
     }
 
@@ -115,15 +125,29 @@ impl SeatRules {
     ) -> Result<Reply> {
         let (id, task) = (request.message.message_id.clone(), request.message.task_id.clone());
         let in_flight = self.room.depart(self.side, &id).await;
-        self.look().await;
-        if let Some(known) = self.room.find_repeat(self.side, &id, task.as_ref()).await? {
-            return repeat(cx, known, streams, next).await;
+        let mut attempts = 0;
+        loop {
+            self.look().await;
+            if let Some(known) = self.room.find_repeat(self.side, &id, task.as_ref()).await? {
+                return repeat(cx, known, streams, next).await;
+            }
+            self.room.check(self.side, by, &request.message).await?;
+            let request = request.clone();
+            let call = if streams { Call::SendStreamingMessage(request) } else { Call::SendMessage(request) };
+            attempts += 1;
+            match next.clone().run(cx, call).await {
+                // Another hub wrote to the task of the seat first, and nothing of the message is stored.
+                Err(error) if error.kind() == ErrorKind::Unavailable && attempts < MAX_ATTEMPTS => {
+                    tokio::time::sleep(RETRY_INTERVAL * attempts).await;
+                }
+                reply => {
+                    if reply.is_ok() {
+                        in_flight.admit();
+                    }
+                    return reply;
+                }
+            }
         }
-        self.room.check(self.side, by, &request.message).await?;
-        let call = if streams { Call::SendStreamingMessage(request) } else { Call::SendMessage(request) };
-        let reply = next.run(cx, call).await?;
-        in_flight.admit();
-        Ok(reply)
     }
 
     async fn cancel(

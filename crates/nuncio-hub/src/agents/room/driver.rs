@@ -4,10 +4,15 @@
 //! the time of a lease, and every hub when it starts: the turn of a hub that was killed. Two hubs that run the same turn
 //! say the same message, which is there once.
 
-use std::{collections::HashSet, convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    convert::Infallible,
+    sync::Arc,
+    time::Duration,
+};
 
-use nuncio_protocol::{CancelTaskRequest, ErrorKind};
-use tokio::task::JoinSet;
+use nuncio_protocol::Result;
+use tokio::task::{self, JoinSet};
 
 use super::turn::SeatTurn;
 use crate::{
@@ -47,8 +52,7 @@ impl RoomDriver {
     /// Runs turns. Never returns; turns that run end with this future.
     pub(crate) async fn run(&self) -> Infallible {
         let mut interval = tokio::time::interval(LOOK_INTERVAL);
-        let mut turns: JoinSet<TurnKey> = JoinSet::new();
-        let mut running: HashSet<TurnKey> = HashSet::new();
+        let mut turns = Turns::default();
         let mut started: HashSet<Arc<str>> = HashSet::new();
         loop {
             let rooms = tokio::select! {
@@ -58,13 +62,11 @@ impl RoomDriver {
                 changed = self.factory.rooms.changed() => {
                     changed.into_iter().map(|room| (room, Occasion::Change)).collect::<Vec<_>>()
                 }
-                Some(ended) = turns.join_next() => {
-                    if let Ok(key) = ended {
-                        // It may have changed while the turn ran.
-                        let room = self.factory.rooms.all().into_iter().find(|room| *room.name() == key.0);
-                        room.into_iter().for_each(|room| self.factory.rooms.look_at(&room));
-                        running.remove(&key);
-                    }
+                Some(name) = turns.next() => {
+                    // It may have changed while the turn ran.
+                    self.factory.rooms.all().iter().filter(|room| **room.name() == *name).for_each(|room| {
+                        self.factory.rooms.look_at(room);
+                    });
                     continue;
                 }
             };
@@ -74,7 +76,7 @@ impl RoomDriver {
                 }
                 let occasion =
                     if started.insert(Arc::clone(room.name())) { Occasion::Start } else { occasion };
-                if let Err(error) = self.look(&room, occasion, &mut turns, &mut running).await {
+                if let Err(error) = self.look(&room, occasion, &mut turns).await {
                     started.remove(room.name());
                     tracing::debug!(room = &**room.name(), %error, "a room could not be looked at");
                 }
@@ -82,13 +84,8 @@ impl RoomDriver {
         }
     }
 
-    async fn look(
-        &self,
-        room: &Arc<Room>,
-        occasion: Occasion,
-        turns: &mut JoinSet<TurnKey>,
-        running: &mut HashSet<TurnKey>,
-    ) -> nuncio_protocol::Result<()> {
+    /// Runs the turns of a room that are due, and cancels what its ended rounds have left.
+    async fn look(&self, room: &Arc<Room>, occasion: Occasion, turns: &mut Turns) -> Result<()> {
         let mut rounds = room.rounds().await?;
         if rounds.is_empty() && room.settings().is_between_agents() {
             room.begin_first().await?;
@@ -100,42 +97,54 @@ impl RoomDriver {
         for round in &rounds {
             for side in Side::BOTH {
                 let key = (Arc::clone(room.name()), round.number, side);
+                if turns.is_running(&key) {
+                    continue;
+                }
+                let turn = SeatTurn::new(&self.factory, room, round, side);
                 if round.has_ended() {
-                    // A turn that runs notices it, and cancels its task itself.
-                    if !running.contains(&key) && round.delegated.of(side).is_some() {
-                        self.cancel(room, round, side).await?;
+                    if round.delegated.of(side).is_some() {
+                        turns.spawn(key, async move { turn.withdraw().await });
                     }
-                } else if is_due(room, round, side, occasion)
-                    && !running.contains(&key)
-                    && !room.is_leased(side).await?
-                {
-                    running.insert(key.clone());
-                    let turn = SeatTurn::new(&self.factory, room, round, side);
-                    turns.spawn(async move {
-                        turn.run().await;
-                        key
-                    });
+                } else if is_due(room, round, side, occasion) && !room.is_leased(side).await? {
+                    turns.spawn(key, async move { turn.run().await });
                 }
             }
         }
         Ok(())
     }
+}
 
-    /// Cancels the open task of an agent whose round has ended.
-    async fn cancel(&self, room: &Arc<Room>, round: &Round, side: Side) -> nuncio_protocol::Result<()> {
-        let Some(delegated) = round.delegated.of(side) else { return Ok(()) };
-        let (settings, second) = (room.settings(), side == Side::B);
-        if let Some(service) = self.factory.seated.find(&settings, second, &self.factory) {
-            let turn = SeatTurn::new(&self.factory, room, round, side);
-            let id = delegated.task.clone();
-            let request = CancelTaskRequest { id, ..CancelTaskRequest::default() };
-            match service.cancel_task(&turn.context()?, request).await {
-                // The agent is away: later.
-                Err(error) if error.kind() == ErrorKind::Unavailable => return Ok(()),
-                _ => {}
+/// The turns that run, one per round and seat.
+#[derive(Default)]
+struct Turns {
+    tasks: JoinSet<bool>,
+    keys: HashMap<task::Id, TurnKey>,
+}
+
+impl Turns {
+    fn is_running(&self, key: &TurnKey) -> bool {
+        self.keys.values().any(|running| running == key)
+    }
+
+    fn spawn(&mut self, key: TurnKey, turn: impl Future<Output = bool> + Send + 'static) {
+        let id = self.tasks.spawn(turn).id();
+        self.keys.insert(id, key);
+    }
+
+    /// Waits for the next end of a turn that has changed its room: the name of the room. `None` if no turn runs.
+    async fn next(&mut self) -> Option<Arc<str>> {
+        loop {
+            let (id, has_spoken) = match self.tasks.join_next_with_id().await? {
+                Ok((id, has_spoken)) => (id, has_spoken),
+                Err(error) => (error.id(), false),
+            };
+            // What has changed nothing is run again with the interval.
+            if let Some((name, _, _)) = self.keys.remove(&id)
+                && has_spoken
+            {
+                return Some(name);
             }
         }
-        room.delegate(side, round.number, None).await
     }
 }
 

@@ -73,15 +73,32 @@ impl SeatTurn {
         Self { factory: Arc::clone(factory), room: Arc::clone(room), round: round.clone(), side }
     }
 
-    /// Runs the turn. What fails is said in the room, or tried again later.
-    pub(super) async fn run(&self) {
-        if let Err(error) = self.speak().await {
+    /// Runs the turn; true if the room has changed. What fails is said in the room, or tried again later.
+    pub(super) async fn run(&self) -> bool {
+        self.speak().await.unwrap_or_else(|error| {
             tracing::debug!(room = &**self.room.name(), seat = self.side.name(), %error, "a turn of an agent is tried again");
-        }
+            false
+        })
     }
 
-    async fn speak(&self) -> Result<()> {
-        let Some(seen) = self.room.task(self.side, &self.round).await? else { return Ok(()) };
+    /// Cancels the task of the agent, whose round has ended; true if that is done.
+    pub(super) async fn withdraw(&self) -> bool {
+        let Some(delegated) = self.round.delegated.of(self.side) else { return false };
+        let settings = self.room.settings();
+        let service = self.factory.seated.find(&settings, self.side == Side::B, &self.factory);
+        if let Some((service, cx)) = service.zip(self.context().ok()) {
+            let request = CancelTaskRequest { id: delegated.task.clone(), ..CancelTaskRequest::default() };
+            match service.cancel_task(&cx, request).await {
+                // The agent is away: later.
+                Err(error) if error.kind() == ErrorKind::Unavailable => return false,
+                _ => {}
+            }
+        }
+        self.room.delegate(self.side, self.round.number, None).await.is_ok()
+    }
+
+    async fn speak(&self) -> Result<bool> {
+        let Some(seen) = self.room.task(self.side, &self.round).await? else { return Ok(false) };
         let own = seen.history.iter().filter(|message| message.role == Role::User).count();
         let id = self.room.message_id(&self.round, self.side, own);
         let words = unanswered(&seen);
@@ -90,32 +107,36 @@ impl SeatTurn {
         }
         let settings = self.room.settings();
         let Some(service) = self.factory.seated.find(&settings, self.side == Side::B, &self.factory) else {
-            return self.room.note_presence(self.side, self.round.number, false).await;
+            self.room.note_presence(self.side, self.round.number, false).await?;
+            return Ok(false);
         };
         match self.ask(&*service, &id, &words).await {
-            Ok(Answer::Stopped) => Ok(()),
-            Ok(answer) => self.answer(id, answer).await,
+            Ok(Answer::Stopped) => Ok(true),
+            Ok(answer) => self.answer(id, answer).await.map(|()| true),
             Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::DeadlineExceeded) => {
                 tracing::info!(room = &**self.room.name(), seat = self.side.name(), %error, "the agent in a seat is not there");
-                self.room.note_presence(self.side, self.round.number, false).await
+                self.room.note_presence(self.side, self.round.number, false).await?;
+                Ok(false)
             }
             Err(error) => {
                 let text = format!("the agent refused the message: {}", error.message());
-                self.say(id, vec![Part::text(text)], Some("fail")).await
+                self.say(id, vec![Part::text(text)], Some("fail")).await?;
+                Ok(true)
             }
         }
     }
 
-    /// Says the opening of a round between two agents.
-    async fn open(&self, seen: &Task, id: MessageId, own: usize) -> Result<()> {
+    /// Says the opening of a round between two agents; false if it has one.
+    async fn open(&self, seen: &Task, id: MessageId, own: usize) -> Result<bool> {
         let settings = self.room.settings();
         let opening = settings.opening.as_deref().filter(|_| settings.is_between_agents());
         match opening {
             Some(opening) if self.side == Side::A && own == 0 && seen.history.is_empty() => {
-                self.say(id, vec![Part::text(opening)], None).await
+                self.say(id, vec![Part::text(opening)], None).await?;
+                Ok(true)
             }
             // A person or a caller has the word.
-            _ => Ok(()),
+            _ => Ok(false),
         }
     }
 
@@ -123,7 +144,7 @@ impl SeatTurn {
     ///
     /// # Errors
     /// The call goes in a circle.
-    pub(super) fn context(&self) -> Result<CallContext> {
+    fn context(&self) -> Result<CallContext> {
         let hop = Hop::new(&self.factory.hub, self.room.name());
         let passage = hop.pass(&self.round.hops)?;
         Ok(CallContext {

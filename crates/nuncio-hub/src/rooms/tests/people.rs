@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use nuncio_protocol::{Artifact, Error};
-use nuncio_server::store::StoreError;
 
 use super::*;
 use crate::rooms::{JoinRefusal, Words};
@@ -14,7 +13,7 @@ async fn over_all_stores(case: impl AsyncFn(&Arc<dyn Store>)) {
     std::fs::create_dir_all(&folder.0).unwrap();
     let sqlite = SqliteStore::open(&folder.0.join("hub.db"), SqliteOptions::default()).await.unwrap();
     let url = postgres::database().await;
-    let shared: Result<_, StoreError> = PostgresStore::connect(&url, Default::default()).await;
+    let shared = PostgresStore::connect(&url, Default::default()).await;
     let stores: [Arc<dyn Store>; 3] =
         [Arc::new(MemoryStore::default()), Arc::new(sqlite), Arc::new(shared.unwrap())];
     for store in stores {
@@ -248,7 +247,10 @@ async fn two_hubs_serve_one_seat_each() {
     // Both at once.
     let both = [here.step("a n1 hold"), there.step("b n1")];
     futures_util::future::try_join_all(both).await.unwrap();
-    there.step("b n2 complete").await.unwrap();
+    let ended = there.step("b n2 complete").await;
+    let round = there.room.rounds().await.unwrap().pop().unwrap();
+    let tasks = [there.room.task(Side::A, &round).await, there.room.task(Side::B, &round).await];
+    assert_eq!(ended, Ok(()), "{round:?} {tasks:?}");
     let mut sides = Vec::new();
     for world in [&here, &there] {
         let round = world.room.rounds().await.unwrap().pop().unwrap();
