@@ -299,13 +299,24 @@ impl Room {
 
     /// A message of this seat, from its task.
     async fn find_message(&self, side: Side, task: &TaskId, id: &MessageId) -> Result<Option<Arc<Message>>> {
+        self.find_words(side, task, id, Role::User).await
+    }
+
+    /// A message of the seat itself, or of the other one, from the task of this seat.
+    async fn find_words(
+        &self,
+        side: Side,
+        task: &TaskId,
+        id: &MessageId,
+        role: Role,
+    ) -> Result<Option<Arc<Message>>> {
         let scope = &self.seats.of(side).scope;
         for history in [Some(RECENT_MESSAGES), None] {
             let shown = Projection { artifacts: false, history };
             let Some(task) = self.store.shown(scope, task, shown).await? else { return Ok(None) };
-            let is_it = |message: &&Arc<Message>| message.role == Role::User && message.message_id == *id;
+            let is_it = |message: &&Arc<Message>| message.role == role && message.message_id == *id;
             let whole = history.is_none_or(|limit| task.history.len() < limit);
-            if let Some(found) = task.history.iter().rev().find(is_it) {
+            if let Some(found) = task.status.message.iter().chain(task.history.iter().rev()).find(is_it) {
                 return Ok(Some(Arc::clone(found)));
             }
             if whole {
@@ -355,6 +366,12 @@ impl Room {
             let settings = self.settings();
             let (message, next) = (cx.message.message_id.clone(), Next::of(&cx.message.metadata));
             let now = now();
+            if cx.resumed
+                && let Some(round) = ledger.of_task(side, &cx.task_id)
+                && self.is_applied(round, side, &message).await?
+            {
+                return out.park();
+            }
             let is_new = ledger.of_task(side, &cx.task_id).is_none();
             let is_attended = ledger.leases.of(side.other()).holder(now).is_some();
             let round = match ledger.of_task_mut(side, &cx.task_id) {
@@ -412,6 +429,15 @@ impl Room {
                 failed => return failed,
             }
         }
+    }
+
+    /// True if the other seat has this message of a turn that runs again, or is owed it.
+    async fn is_applied(&self, round: &Round, side: Side, id: &MessageId) -> Result<bool> {
+        let other = side.other();
+        let is_owed = |entry: &Entry| entry.to == other && entry.message.as_ref() == Some(id);
+        Ok(round.said.of(side).as_ref() == Some(id)
+            || round.pending.iter().any(is_owed)
+            || self.find_words(other, round.tasks.of(other), id, Role::Agent).await?.is_some())
     }
 
     pub(super) fn runtime(&self, side: Side) -> Option<Arc<Runtime>> {
