@@ -22,8 +22,6 @@ use crate::{
 
 /// The header of calls from within the hub that says by which right they speak. Received headers never get there.
 const AUTHORITY: &str = "nuncio-seat";
-/// The authority of the driver of an agent.
-const DRIVER: &str = "driver";
 /// Maximum length of the name of a holder, in bytes.
 const MAX_NAME_BYTES: usize = 100;
 
@@ -79,21 +77,21 @@ pub(super) enum Authority {
 }
 
 impl Authority {
-    /// The authority of a call.
-    pub(super) fn of(cx: &CallContext) -> Self {
+    /// The authority of a call. The driver of an agent shows the secret of the room.
+    pub(super) fn of(cx: &CallContext, secret: &str) -> Self {
         let named = cx.headers.iter().find(|(name, _)| *name == AUTHORITY);
         match named {
             None => Self::Caller,
-            Some((_, DRIVER)) => Self::Driver,
+            Some((_, shown)) if shown == secret => Self::Driver,
             Some((_, lease)) => Self::Lease(lease.to_owned()),
         }
     }
 
     /// Puts it on a call from within the hub.
-    pub(super) fn put_on(&self, cx: &mut CallContext) {
+    pub(super) fn put_on(&self, cx: &mut CallContext, secret: &str) {
         match self {
             Self::Caller => {}
-            Self::Driver => cx.headers.set(AUTHORITY, DRIVER),
+            Self::Driver => cx.headers.set(AUTHORITY, secret),
             Self::Lease(lease) => cx.headers.set(AUTHORITY, lease),
         }
     }

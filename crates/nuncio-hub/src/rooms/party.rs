@@ -65,7 +65,7 @@ impl Room {
             ..SendMessageRequest::default()
         };
         let mut cx = CallContext { hops: words.hops, ..CallContext::new(Version::V1_0) };
-        by.put_on(&mut cx);
+        by.put_on(&mut cx, self.secret());
         match runtime.send_message(&cx, request).await? {
             SendMessageResponse::Task(task) => Ok(task),
             SendMessageResponse::Message(_) => Err(ErrorKind::Internal.into()),

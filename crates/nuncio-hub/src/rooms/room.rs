@@ -68,6 +68,8 @@ pub(crate) struct Room {
     /// The rooms that this hub has changed, for the drivers of agents.
     changed: Arc<ChangedRooms>,
     wire: WireLog,
+    /// Shown by the drivers of agents; of this process only.
+    secret: String,
 }
 
 /// A seat: the runtime that serves it, once it is served.
@@ -126,12 +128,17 @@ impl Room {
             changes: watch::Sender::new(0),
             changed: Arc::clone(changed),
             wire: WireLog::new(),
+            secret: Uuid::now_v7().simple().to_string(),
         }
     }
 
     /// The calls of both sides.
     pub(crate) fn wire(&self) -> &WireLog {
         &self.wire
+    }
+
+    pub(super) fn secret(&self) -> &str {
+        &self.secret
     }
 
     pub(super) fn store(&self) -> &Arc<dyn Store> {

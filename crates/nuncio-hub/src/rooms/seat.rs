@@ -79,7 +79,7 @@ impl Interceptor for SeatRules {
 
 impl SeatRules {
     async fn answer(&self, cx: &mut CallContext, call: Call, next: Next<'_>) -> Result<Reply> {
-        let by = Authority::of(cx);
+        let by = Authority::of(cx, self.room.secret());
         let principal = cx.caller.principal().map(|name| &**name);
         let holds = by != Authority::Caller || self.room.settings().holds(self.side == Side::B, principal);
         if !holds {

@@ -244,6 +244,8 @@ impl SeatTurn {
         events: Option<EventStream>,
     ) -> Result<Answer> {
         let mut changes = self.room.changes();
+        // The round may have ended before.
+        changes.mark_changed();
         let settled = self.settle(service, cx, task, events);
         tokio::pin!(settled);
         loop {
