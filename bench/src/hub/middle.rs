@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use nuncio_hub::{
     Hub,
-    config::{Agent, AgentKind, AgentOrigin, Config, Mode, Storage, Upstream},
+    config::{Agent, AgentKind, AgentOrigin, Config, Mode, Room, Rounds, Storage, Upstream},
 };
 use nuncio_protocol::{Binding, Version};
 
@@ -38,6 +38,8 @@ pub(crate) enum Middle {
     Durable(Subject, Callers),
     /// A hub that answers with its own agent; there is no remote one.
     Alone(Subject, Callers),
+    /// A room of a hub with the agent in its second seat, which keeps the tasks of both seats and of the agent.
+    Room(Subject),
 }
 
 /// Callers of a hub.
@@ -73,6 +75,7 @@ impl fmt::Display for Middle {
             Self::ProxyToRest => f.write_str("proxy to HTTP+JSON 1.0"),
             Self::Durable(subject, callers) => write!(f, "durable, {subject}{callers}"),
             Self::Alone(subject, callers) => write!(f, "the hub's own agent, {subject}{callers}"),
+            Self::Room(subject) => write!(f, "room, {subject}"),
         }
     }
 }
@@ -95,6 +98,7 @@ pub(super) async fn start(middle: Middle, binding: Binding, behind: &str) -> Res
         Middle::ProxyToOld => hub(Subject::Nuncio, vec!["--proxy", "--version", "0.3"])?,
         Middle::ProxyToRest => hub(Subject::Nuncio, vec!["--proxy", "--binding", "HTTP+JSON"])?,
         Middle::Durable(subject, callers) => hub(subject, callers.flag().into_iter().collect())?,
+        Middle::Room(subject) => hub(subject, vec!["--room"])?,
         Middle::Alone(subject, Callers::Anybody) => Server::start(subject)?,
         Middle::Alone(subject, Callers::WithKey) => Server::start_with_key(subject)?,
     }))
@@ -158,6 +162,9 @@ pub(crate) struct Between {
     /// Callers show a key.
     #[arg(long)]
     key: bool,
+    /// Callers are in a room with the agent.
+    #[arg(long)]
+    room: bool,
 }
 
 impl Between {
@@ -169,11 +176,20 @@ impl Between {
         }
         upstream.version = self.version.as_deref().and_then(Version::parse);
         upstream.binding = self.binding.as_deref().and_then(Binding::from_name);
-        let name = AGENT.parse().map_err(anyhow::Error::msg)?;
-        let agent = Agent::new(name, AgentKind::Upstream(Box::new(upstream)), AgentOrigin::Flag);
+        let called = AGENT.parse().map_err(anyhow::Error::msg)?;
+        let seated = "seated".parse().map_err(anyhow::Error::msg)?;
+        let kind = AgentKind::Upstream(Box::new(upstream));
+        let agents = if self.room {
+            let agent_b = Some("seated".to_owned());
+            let room = Room { name: called, agent_b, rounds: Rounds::Parallel, ..Room::default() };
+            let seats = room.agents(AgentOrigin::Flag);
+            seats.into_iter().chain([Agent::new(seated, kind, AgentOrigin::Flag)]).collect()
+        } else {
+            vec![Agent::new(called, kind, AgentOrigin::Flag)]
+        };
         let config = Config {
             data: Storage::of(parse(&self.data)?),
-            agents: vec![agent],
+            agents,
             drain_grace: Duration::ZERO,
             ..Config::new(([127, 0, 0, 1], 0).into())
         };

@@ -35,11 +35,17 @@ use crate::{
 const RELAYED: f64 = 2.0;
 const TRANSLATED: f64 = 4.0;
 
+/// Maximum cost of a turn through a room, as a multiple of a send to a durable agent.
+const TURN: f64 = 2.2;
+
+/// Messages of a send to a room with an agent: the caller's and the agent's.
+const TURNS: f64 = 2.0;
+
 /// Maximum delay of an event at the median, in microseconds.
 const MAX_DELAY_US: f64 = 1000.0;
 
 /// Everything that a send is measured by, in the order of the table.
-const SENDS: [(Middle, Wire); 22] = [
+const SENDS: [(Middle, Wire); 24] = [
     (Middle::Nobody, Wire::JsonRpcV1),
     (Middle::Nginx, Wire::JsonRpcV1),
     (Middle::Proxy(Subject::Nuncio, Anybody), Wire::JsonRpcV1),
@@ -55,6 +61,8 @@ const SENDS: [(Middle, Wire); 22] = [
     (Middle::Proxy(Subject::Sqlite, WithKey), Wire::JsonRpcV1),
     (Middle::Durable(Subject::Sqlite, WithKey), Wire::JsonRpcV1),
     (Middle::Alone(Subject::Sqlite, WithKey), Wire::JsonRpcV1),
+    (Middle::Room(Subject::Nuncio), Wire::JsonRpcV1),
+    (Middle::Room(Subject::Sqlite), Wire::JsonRpcV1),
     (Middle::Nobody, Wire::HttpJsonV1),
     (Middle::Nginx, Wire::HttpJsonV1),
     (Middle::Proxy(Subject::Nuncio, Anybody), Wire::HttpJsonV1),
@@ -142,6 +150,7 @@ async fn prepare(middle: Middle, wire: Wire, behind: &Server, scale: f64) -> Res
     let before = match middle {
         Middle::Durable(Subject::Nuncio, _) | Middle::Alone(Subject::Nuncio, _) => KEEP as f64,
         Middle::Durable(..) | Middle::Alone(..) => 10_000.0,
+        Middle::Room(_) => 1_000.0,
         _ => 0.0,
     };
     load::send(server.as_ref().unwrap_or(behind), (before * scale) as u64).await?;
@@ -181,6 +190,10 @@ fn sends(costs: &Costs) -> Result<String> {
                     let sum: Vec<_> = proxy.iter().zip(alone).map(|(proxy, alone)| proxy + alone).collect();
                     Some(format!("{:.2} × the sum (≤ 1), {best:.2} by best turns", ratio(&own, &sum)?))
                 }),
+            Middle::Room(subject) => all((Middle::Durable(subject, Anybody), wire)).and_then(|durable| {
+                let turns: Vec<_> = own.iter().map(|own| own / TURNS).collect();
+                Some(format!("a turn: {:.2} × durable (≤ {TURN})", ratio(&turns, &durable)?))
+            }),
             Middle::Nobody | Middle::Nginx | Middle::Alone(..) => None,
         };
         let middle = |value: fn(&Sample) -> f64| median(samples.iter().map(value)).unwrap_or_default();

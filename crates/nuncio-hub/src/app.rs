@@ -23,7 +23,7 @@ use url::Url;
 use crate::{
     admin::{AdminListener, AdminState, AdminTokens, Audits, HubFacts, Reloader, Sessions},
     agent_urls::AgentUrls,
-    agents::{self, AgentFactory, Consents, Mailboxes, PullApi, RegisterApi},
+    agents::{self, AgentFactory, Consents, Mailboxes, PullApi, RegisterApi, RoomDriver, SeatedAgents},
     config::{self, Config},
     data,
     fleet::{Fleet, ServedAgent},
@@ -85,6 +85,8 @@ pub struct Hub {
     samples: Arc<Samples>,
     admin_state: Arc<AdminState>,
     rooms: Rooms,
+    room_driver: RoomDriver,
+    seated: Arc<SeatedAgents>,
     config: Config,
 }
 
@@ -195,10 +197,13 @@ impl Hub {
             hub: agents::hub_id(&*store).await?,
             contexts,
             rooms: rooms.clone(),
+            seated: Arc::default(),
             profile: config.profile,
             mailboxes: Arc::clone(&mailboxes),
         };
         let factory = Arc::new(factory);
+        let seated = Arc::clone(&factory.seated);
+        let room_driver = RoomDriver::new(&factory);
         if config.demo {
             fleet.put(agents::demo_agents(&factory).await?);
         }
@@ -314,6 +319,8 @@ impl Hub {
             samples,
             admin_state,
             rooms,
+            room_driver,
+            seated,
             config,
         })
     }
@@ -431,7 +438,8 @@ impl Hub {
             self.live.callers.close();
             self.fleet.begin_to_drain();
             self.health.set(false).await;
-            self.fleet.drain(self.config.drain_grace).await;
+            let grace = self.config.drain_grace;
+            futures_util::future::join(self.fleet.drain(grace), self.seated.drain(grace)).await;
             self.live.telemetry.events.close();
             open
         };
@@ -449,6 +457,7 @@ impl Hub {
             never = self.admin_state.tokens.watch() => match never {},
             // No agent is added while the hub drains.
             never = until(&stopping, self.rooms.sweep()) => match never {},
+            never = until(&stopping, Box::pin(self.room_driver.run())) => match never {},
             never = until(&stopping, self.live.registry.watch()) => match never {},
             never = until(&stopping, self.live.registry.watch_providers()) => match never {},
         };

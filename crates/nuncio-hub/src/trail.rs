@@ -106,6 +106,15 @@ pub enum What {
     RoomAdded,
     RoomRemoved,
     RoomReset,
+    /// A person has joined a seat of a room.
+    RoomJoined,
+    /// A seat of a room was taken over.
+    RoomTakenOver,
+    RoomLeft,
+    /// A person has said something in a room.
+    RoomSaid,
+    /// The payloads of a room are recorded, for a time.
+    RoomRecorded,
 }
 
 impl What {

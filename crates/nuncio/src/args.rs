@@ -51,7 +51,7 @@ pub(crate) use self::{
     mailbox::MailboxCommand,
     options::Options,
     push::{PushCommand, Webhook},
-    room::RoomCommand,
+    room::{RoomCommand, RoomJoin},
     tools::{Completion, Healthcheck, Man},
     top::Top,
     trail::Trail,

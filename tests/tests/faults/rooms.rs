@@ -5,7 +5,7 @@ use std::{collections::HashSet, fs, time::Duration};
 use nuncio_tests::{
     chance::Chance,
     data::Folder,
-    hub::{Hub, free_address},
+    hub::{Hub, cli, free_address},
     raw::Raw,
 };
 use serde_json::{Value, json};
@@ -135,6 +135,80 @@ async fn both_sides_have_the_same_transcript_when_the_hub_is_killed_in_mid_round
         assert!(sides[0].len() >= turns, "none is lost: {:?}", sides[0]);
         let both = Raw::new(base.clone()).get("/agents/talk/tasks?pageSize=100", &[HEADERS[0]]).await.json();
         assert_eq!(both["tasks"].as_array().unwrap().len(), rounds, "no round was begun twice");
+    }
+    stop(hub).await;
+    check_store(path(&data)).await;
+}
+
+/// Two agents that ask each other: the hub drives both, and is killed in mid-turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_agents_go_on_with_their_round_when_the_hub_is_killed() {
+    let seed = Chance::seed();
+    eprintln!("NUNCIO_SEED={seed} NUNCIO_KILLS={}", kills());
+    let mut chance = Chance::new(seed);
+    let folder = Folder::new();
+    let (file, data) = (folder.path().join("nuncio.toml"), folder.path().join("nuncio.db"));
+    let turns = 30;
+    // The agents themselves live on: they are of another hub.
+    let agent = |name: &str| {
+        format!("{name}=cmd+json:sh -c 'cat >/dev/null; echo \"{{\\\"inputRequired\\\":\\\"{name}\\\"}}\"'")
+    };
+    let there = Hub::of_agents("127.0.0.1:0", &["--agent", &agent("x"), "--agent", &agent("y")]).await;
+    let settings = format!(
+        "[rooms.talk]\nagent_a = \"{}\"\nagent_b = \"{}\"\nopening = \"begin\"\nmax_turns = {turns}\n",
+        there.agent("x"),
+        there.agent("y")
+    );
+    fs::write(&file, settings).unwrap();
+    let token = folder.path().join("token");
+    let args = [
+        "--config",
+        path(&file),
+        "--data",
+        path(&data),
+        "--log-level",
+        "warn",
+        "--admin",
+        "127.0.0.1:0",
+        "--admin-token-file",
+        path(&token),
+    ];
+    let listen = free_address().to_string();
+    let mut hub = Hub::of_agents(&listen, &args).await;
+    let mut left = kills();
+    let mut rounds = 0;
+    while left > 0 {
+        rounds += 1;
+        for _ in 0..left.min(4) {
+            sleep(chance.millis(20..=400)).await;
+            kill(&mut hub).await;
+            hub = Hub::of_agents(&listen, &args).await;
+            left -= 1;
+        }
+        let admin = format!("http://{}", hub.announced["admin"]["listen"].as_str().unwrap());
+        let ask = async |more: &[&str]| {
+            let at = ["--admin", &admin, "--admin-token-file", path(&token), "-o", "json"];
+            let output = cli(&[more, &at].concat()).await;
+            assert_eq!(output.code, Some(0), "{output:?}");
+            serde_json::from_str::<Value>(&output.stdout).unwrap()
+        };
+        let round = loop {
+            let shown = ask(&["room", "show", "talk", "--content"]).await;
+            let last = shown["rounds"].as_array().unwrap().last().cloned().unwrap_or_default();
+            if last["number"] == json!(rounds) && last["seats"][0]["state"] == "TASK_STATE_FAILED" {
+                break last;
+            }
+            sleep(RETRY).await;
+        };
+        let sides = [0, 1].map(|seat| {
+            let messages = round["seats"][seat]["messages"].as_array().unwrap();
+            messages.iter().map(|message| message["from"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        });
+        assert_eq!(round["seats"][0]["messages"], round["seats"][1]["messages"], "round {rounds}");
+        assert_eq!(round["seats"][1]["ended"], "max-turns", "{round}");
+        let expected: Vec<_> = ["a", "b"].into_iter().cycle().take(turns).map(str::to_owned).collect();
+        assert_eq!(sides[0], expected, "no message is lost, and none is there twice");
+        ask(&["room", "reset", "talk", "--hard"]).await;
     }
     stop(hub).await;
     check_store(path(&data)).await;

@@ -8,6 +8,7 @@ mod checks;
 mod clients;
 mod models;
 mod quirks;
+mod rooms;
 mod sdk;
 mod servers;
 mod setup;

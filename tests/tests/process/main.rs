@@ -22,6 +22,7 @@ mod logged;
 mod models;
 mod observed;
 mod packaging;
+mod parties;
 mod push;
 mod reloaded;
 mod rooms;

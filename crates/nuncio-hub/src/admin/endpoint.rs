@@ -146,8 +146,14 @@ where
             if let Some(last) = received.headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok()) {
                 received.query = after(&received.query, last);
             }
-            let revoked = received.caller.revoked.clone();
+            let (revoked, role) = (received.caller.revoked.clone(), received.caller.role);
             let items = handler(state, read::<R>(received)?).await?;
+            let items = items.map(move |mut item| {
+                if let (Role::Viewer, Some(redact)) = (role, R::REDACT) {
+                    redact(&mut item);
+                }
+                item
+            });
             let response = sse::response::<R>(items.take_until(revoked.cancelled_owned()));
             Ok(Done { response, subject: String::new(), principal: None })
         })

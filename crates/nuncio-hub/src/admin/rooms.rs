@@ -1,25 +1,29 @@
 //! Rooms: listed, added, shown, reset, removed.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use nuncio_protocol::{Error, Role, Task};
+use nuncio_protocol::{Artifact, Error, Metadata, Part, Role, Task};
+use serde::Deserialize;
 
 use super::{
     AdminState, agents,
     api::{
-        self, AddRoom, ListRooms, NewRoom, RemoveRoom, ResetRoom, RoomDetails, RoomMessage, RoomReset,
-        RoomRound, RoomSeat, Rooms, ShowRoom,
+        self, AddRoom, ListRooms, NewRoom, RecordRoom, Recording, RemoveRoom, ResetRoom, RoomArtifact,
+        RoomDetails, RoomMessage, RoomReset, RoomRound, RoomSeat, Rooms, SeatHolding, ShowRoom,
     },
     endpoint::Reply,
     problem::AdminProblem,
 };
-use crate::rooms::{Room, Round, Side};
+use crate::{
+    clock,
+    config::Party,
+    rooms::{MAX_RECORDING, PerSide, ROOM_EXTENSION, Room, Round, SeatLease, Side},
+};
 
 pub(super) async fn list(state: Arc<AdminState>, _: ListRooms) -> Result<Reply<Rooms>, AdminProblem> {
     let mut rooms = Vec::new();
     for room in served(&state) {
-        let rounds = room.rounds().await.map_err(|error| unavailable(&error))?;
-        rooms.push(shown(&room, &rounds));
+        rooms.push(summary(&room).await?);
     }
     Ok(Reply::new(Rooms { rooms }))
 }
@@ -30,8 +34,7 @@ pub(super) async fn add(state: Arc<AdminState>, request: AddRoom) -> Result<Repl
     let added = state.registry.add_room(&parsed, settings).await;
     added.map_err(|refused| agents::problem(&name, refused))?;
     let room = find(&state, &name)?;
-    let rounds = room.rounds().await.map_err(|error| unavailable(&error))?;
-    Ok(Reply::new(shown(&room, &rounds)).subject(name))
+    Ok(Reply::new(summary(&room).await?).subject(name))
 }
 
 pub(super) async fn remove(state: Arc<AdminState>, request: RemoveRoom) -> Result<Reply<()>, AdminProblem> {
@@ -52,27 +55,52 @@ pub(super) async fn show(
     let known = room.rounds().await.map_err(|error| unavailable(&error))?;
     let mut rounds = Vec::new();
     for round in &known {
-        let mut seats = Vec::new();
-        for (side, task) in room.tasks(round).await.map_err(|error| unavailable(&error))? {
-            let messages = task.as_ref().filter(|_| content).map(|task| transcript(side, task));
-            seats.push(RoomSeat {
-                seat: side.name().to_owned(),
-                task_id: round.tasks.of(side).to_string(),
-                state: task.map_or(*round.states.of(side), |task| task.status.state),
-                messages,
-            });
-        }
-        rounds.push(RoomRound {
-            number: round.number,
-            context_id: round.context_id.to_string(),
-            opened: round.opened,
-            changed: round.changed,
-            turns: round.turns,
-            pending: round.pending.len(),
-            seats,
+        rounds.push(shown_round(&room, round, &Side::BOTH, content).await?);
+    }
+    Ok(Reply::new(RoomDetails { room: summary(&room).await?, rounds }))
+}
+
+/// A round as these seats have it.
+pub(super) async fn shown_round(
+    room: &Room,
+    round: &Round,
+    sides: &[Side],
+    content: bool,
+) -> Result<RoomRound, AdminProblem> {
+    let mut seats = Vec::new();
+    for side in sides.iter().copied() {
+        let task = room.task(side, round).await.map_err(|error| unavailable(&error))?;
+        let with_content = task.as_ref().filter(|_| content);
+        seats.push(RoomSeat {
+            seat: side.name().to_owned(),
+            task_id: round.tasks.of(side).to_string(),
+            messages: with_content.map(|task| transcript(side, task)),
+            artifacts: with_content.map(artifacts),
+            ended: task.as_ref().and_then(ended),
+            state: task.map_or(*round.states.of(side), |task| task.status.state),
         });
     }
-    Ok(Reply::new(RoomDetails { room: shown(&room, &known), rounds }))
+    Ok(RoomRound {
+        number: round.number,
+        context_id: round.context_id.to_string(),
+        opened: round.opened,
+        changed: round.changed,
+        turns: round.turns,
+        pending: round.pending.len(),
+        seats,
+    })
+}
+
+pub(super) async fn record(
+    state: Arc<AdminState>,
+    request: RecordRoom,
+) -> Result<Reply<Recording>, AdminProblem> {
+    let room = find(&state, &request.name)?;
+    let time = Duration::from_secs(60 * u64::from(request.recording.minutes));
+    if time > MAX_RECORDING {
+        return Err(AdminProblem::invalid("minutes: expected at most 60"));
+    }
+    Ok(Reply::new(Recording { until: room.wire().record(time) }))
 }
 
 pub(super) async fn reset(
@@ -91,24 +119,51 @@ fn served(state: &AdminState) -> Vec<Arc<Room>> {
     state.rooms.all().into_iter().filter(is_served).collect()
 }
 
-fn find(state: &AdminState, name: &str) -> Result<Arc<Room>, AdminProblem> {
+pub(super) fn find(state: &AdminState, name: &str) -> Result<Arc<Room>, AdminProblem> {
     served(state).into_iter().find(|room| &**room.name() == name).ok_or_else(|| {
         AdminProblem::not_found(format!("there is no room {name}; GET /api/v1/rooms lists them"))
     })
 }
 
-fn shown(room: &Room, rounds: &[Round]) -> api::Room {
+async fn summary(room: &Room) -> Result<api::Room, AdminProblem> {
+    let rounds = room.rounds().await.map_err(|error| unavailable(&error))?;
+    let leases = room.leases().await.map_err(|error| unavailable(&error))?;
     let open = || rounds.iter().filter(|round| !round.has_ended());
-    api::Room {
+    let holders = Side::BOTH.iter().filter_map(|side| holding(&leases, *side));
+    Ok(api::Room {
         name: room.name().to_string(),
         seats: Side::BOTH.map(|side| room.settings().seat_name(side == Side::B).to_string()).to_vec(),
         open_rounds: open().count(),
         turn: open().next_back().and_then(Round::turn).map(|side| side.name().to_owned()),
+        parties: Side::BOTH.map(|side| party(room, side)).to_vec(),
+        holders: holders.collect(),
+        recorded_until: room.wire().recorded_until(),
+    })
+}
+
+/// The party that a seat is for.
+pub(super) fn party(room: &Room, side: Side) -> String {
+    match room.settings().party(side == Side::B) {
+        Party::Caller => "caller".to_owned(),
+        Party::Person => "person".to_owned(),
+        Party::Agent(name) => name.to_string(),
+        Party::Remote(url) => url.to_string(),
     }
 }
 
+/// The person who holds a seat now.
+pub(super) fn holding(leases: &PerSide<SeatLease>, side: Side) -> Option<SeatHolding> {
+    let lease = leases.of(side);
+    lease.holder(clock::now()).map(|holder| SeatHolding {
+        seat: side.name().to_owned(),
+        holder: holder.name.clone(),
+        generation: lease.generation,
+        until: holder.until,
+    })
+}
+
 /// The messages of a task, with the seat that has said each.
-fn transcript(side: Side, task: &Task) -> Vec<RoomMessage> {
+pub(super) fn transcript(side: Side, task: &Task) -> Vec<RoomMessage> {
     let messages = task.history.iter().chain(&task.status.message);
     let shown = |message: &Arc<nuncio_protocol::Message>| {
         let from = if message.role == Role::User { side } else { side.other() };
@@ -121,7 +176,39 @@ fn transcript(side: Side, task: &Task) -> Vec<RoomMessage> {
     messages.map(shown).collect()
 }
 
-fn unavailable(error: &Error) -> AdminProblem {
+/// The artifacts of a task, with the seat that has made each.
+pub(super) fn artifacts(task: &Task) -> Vec<RoomArtifact> {
+    let shown = |artifact: &Arc<Artifact>| {
+        let maker = about(&artifact.metadata).and_then(|about| about.maker);
+        let texts = artifact.parts.iter().filter_map(Part::as_text);
+        RoomArtifact {
+            id: artifact.artifact_id.to_string(),
+            maker,
+            name: Some(artifact.name.clone()).filter(|name| !name.is_empty()),
+            text: texts.collect::<Vec<_>>().join("\n"),
+        }
+    };
+    task.artifacts.iter().map(shown).collect()
+}
+
+/// What the metadata of a room say.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct About {
+    maker: Option<String>,
+    ended: Option<String>,
+}
+
+fn about(metadata: &Metadata) -> Option<About> {
+    metadata.get(ROOM_EXTENSION)?.get().ok()
+}
+
+/// The reason why the hub has ended a round.
+fn ended(task: &Task) -> Option<String> {
+    about(&task.metadata)?.ended
+}
+
+pub(super) fn unavailable(error: &Error) -> AdminProblem {
     tracing::error!(%error, "a room could not be read or changed");
     AdminProblem::unavailable("the room cannot be read or changed now; see the hub's log")
 }

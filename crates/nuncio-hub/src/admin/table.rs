@@ -19,7 +19,7 @@ use super::{
     endpoint::{Done, Endpoint, Received, Reply, caller_endpoint, endpoint, stream_endpoint},
     events, health, invitations, keys, mailboxes, openapi,
     problem::AdminProblem,
-    reload, rooms, stats, tasks, trail,
+    reload, room_watch, rooms, seats, stats, tasks, trail,
 };
 
 /// Maximum size of a body; more than any document of this API needs.
@@ -82,6 +82,13 @@ fn endpoints() -> Vec<Endpoint> {
         endpoint(rooms::show),
         endpoint(rooms::remove),
         endpoint(rooms::reset),
+        endpoint(rooms::record),
+        stream_endpoint(room_watch::watch),
+        endpoint(seats::show),
+        endpoint(seats::join),
+        endpoint(seats::take_over),
+        endpoint(seats::leave),
+        endpoint(seats::say),
         endpoint(reload::show),
         endpoint(reload::reload),
         endpoint(trail::list),

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use nuncio_server::{CallerShare, Retention, Runtime, bind::BindOptions, store::Store};
 
 use super::{
-    Consents, ContextKey, Mailboxes, Prepared,
+    Consents, ContextKey, Mailboxes, Prepared, SeatedAgents,
     consent::AskFirst,
     kind::{PreparedBackend, RuntimeSpec},
     kind_of, name_of,
@@ -51,6 +51,8 @@ pub(crate) struct AgentFactory {
     pub(crate) contexts: ContextKey,
     /// The rooms, whose seats are agents.
     pub(crate) rooms: Rooms,
+    /// The agents in seats of rooms that nobody else calls.
+    pub(crate) seated: Arc<SeatedAgents>,
     /// The behaviour of the conformance agent.
     pub(crate) profile: Option<config::Profile>,
     /// The mailboxes of this hub.
@@ -93,7 +95,7 @@ impl AgentFactory {
     }
 
     /// Builds the agent with the middleware that every agent has. `before` is a runtime to reuse.
-    fn activate(
+    pub(super) fn activate(
         &self,
         prepared: Prepared,
         desired: &config::Agent,

@@ -46,6 +46,7 @@ pub(crate) use self::{
         LeaseView, MailboxOverview, Mailboxes, OpenRefusal, Opening, PoisonView, PullApi, RegisterApi,
         TurnView,
     },
+    room::{RoomDriver, SeatedAgents},
     routes::{KindRoute, RouteCall},
 };
 use crate::{

@@ -66,7 +66,7 @@ pub use self::{
     limits::{AgentLimits, Limits, Rate},
     network::Network,
     push::{AgentPush, Dialect, Push},
-    rooms::{Room, Rounds, Seat},
+    rooms::{Absent, Completed, Party, Room, Rounds, Seat},
     secret::Secret,
     source::{Given, Loaded, Source, Told, Variables, agent_spec, fuzz_config},
     telemetry::{LogFormat, Telemetry},

@@ -59,6 +59,7 @@ impl LocalAgent {
             pushing: None,
             options: BindOptions::default(),
             rooms: Rooms::new(&store, &telemetry.metrics),
+            seated: Arc::default(),
             telemetry,
             mailboxes,
             callers: Arc::new(Callers::new(&limits, &identity.limits())),

@@ -84,6 +84,7 @@ pub(crate) async fn factory(store: &Arc<dyn Store>) -> AgentFactory {
         fleet: Arc::new(Fleet::new(&urls)),
         urls,
         rooms: crate::rooms::Rooms::new(store, &telemetry.metrics),
+        seated: Arc::default(),
         store: Arc::clone(store),
         retention: Retention::default(),
         pushing: None,

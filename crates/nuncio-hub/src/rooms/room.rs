@@ -14,19 +14,29 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use nuncio_protocol::{
-    Caller, Error, ErrorKind, Event, Message, MessageId, Metadata, Result, Role, Task, TaskId, TaskState,
+    Caller, Error, ErrorKind, Event, Message, MessageId, Metadata, Result, Role, TaskId, TaskState,
     TaskStatus, TaskStatusUpdateEvent,
 };
 use nuncio_server::{
     Emitter, ExecContext, Runtime,
-    store::{Expect, Projection, PutRecord, Scope, Store},
+    store::{Expect, Projection, PutRecord, Scope, Store, Topic},
 };
 use parking_lot::Mutex;
-use tokio::sync::{Mutex as AsyncMutex, Notify};
+use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 use uuid::Uuid;
 
-use super::round::{Entry, Ledger, Next, Opening, PerSide, ROOM_EXTENSION, Round, RuleBreak, Side};
-use crate::{clock::now, config, telemetry::Metrics};
+use super::{
+    ChangedRooms,
+    artifact::whole,
+    lease::{Authority, SeatLease},
+    round::{EndReason, Entry, Ledger, Next, Opening, PerSide, ROOM_EXTENSION, Round, RuleBreak, Side},
+    wire::WireLog,
+};
+use crate::{
+    clock::now,
+    config::{self, Absent, Party},
+    telemetry::Metrics,
+};
 
 /// The kind of the records.
 pub(super) const KIND: &str = "room";
@@ -35,7 +45,7 @@ const TENANT: &str = "rooms";
 /// Rounds that may be open at the same time in a room with parallel rounds.
 const MAX_OPEN_ROUNDS: usize = 64;
 /// Attempts to write while other hubs write to the same room.
-const MAX_ATTEMPTS: usize = 16;
+pub(super) const MAX_ATTEMPTS: usize = 16;
 /// The longest time for which a repeat waits for the first message.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Messages at the end of a task among which a pending one is looked for first.
@@ -49,10 +59,17 @@ pub(crate) struct Room {
     settings: ArcSwap<config::Room>,
     seats: PerSide<Seat>,
     /// One writer at a time on this hub; hubs are told apart by the version of the record.
-    writing: AsyncMutex<()>,
+    pub(super) writing: AsyncMutex<()>,
     /// Messages that are on their way into the transcript, so that a repeat waits for the first.
     in_flight: Mutex<HashSet<(Side, MessageId)>>,
     arrived: Notify,
+    /// The number of changes that this hub knows of, for those who follow the room.
+    changes: watch::Sender<u64>,
+    /// The rooms that this hub has changed, for the drivers of agents.
+    changed: Arc<ChangedRooms>,
+    wire: WireLog,
+    /// Shown by the drivers of agents; of this process only.
+    secret: String,
 }
 
 /// A seat: the runtime that serves it, once it is served.
@@ -85,7 +102,12 @@ impl Drop for InFlight {
 }
 
 impl Room {
-    pub(super) fn new(settings: Arc<config::Room>, store: &Arc<dyn Store>, metrics: &Arc<Metrics>) -> Self {
+    pub(super) fn new(
+        settings: Arc<config::Room>,
+        store: &Arc<dyn Store>,
+        metrics: &Arc<Metrics>,
+        changed: &Arc<ChangedRooms>,
+    ) -> Self {
         let seat = |side: Side| Seat {
             scope: Arc::new(Scope {
                 agent: (&*settings.seat_name(side == Side::B)).into(),
@@ -103,7 +125,45 @@ impl Room {
             writing: AsyncMutex::default(),
             in_flight: Mutex::default(),
             arrived: Notify::new(),
+            changes: watch::Sender::new(0),
+            changed: Arc::clone(changed),
+            wire: WireLog::new(),
+            secret: Uuid::now_v7().simple().to_string(),
         }
+    }
+
+    /// The calls of both sides.
+    pub(crate) fn wire(&self) -> &WireLog {
+        &self.wire
+    }
+
+    pub(super) fn secret(&self) -> &str {
+        &self.secret
+    }
+
+    pub(super) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    pub(super) fn scope(&self, side: Side) -> &Arc<Scope> {
+        &self.seats.of(side).scope
+    }
+
+    /// The changes of the room: the receiver is woken by each that this hub knows of.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Wakes those who follow the room.
+    pub(super) fn wake(&self) {
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// Wakes those who follow the room, here and at other hubs.
+    pub(super) fn announce(&self) {
+        self.wake();
+        self.changed.put(&self.name);
+        self.store.signals().send(Topic::Records(KIND.into()), &self.name);
     }
 
     /// The name of the room.
@@ -126,17 +186,17 @@ impl Room {
     }
 
     /// True if both seats are served.
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         Side::BOTH.iter().all(|side| self.seats.of(*side).runtime.load().is_some())
     }
 
     /// The caller as which all holders of a seat act.
-    pub(super) fn holder(&self, side: Side) -> Caller {
+    pub(crate) fn holder(&self, side: Side) -> Caller {
         Caller::authenticated(principal(&self.name, side)).of_tenant(TENANT)
     }
 
     /// Reads the record; the version is 0 if there is none yet.
-    async fn load(&self) -> Result<(Ledger, u64)> {
+    pub(super) async fn load(&self) -> Result<(Ledger, u64)> {
         let Some(record) = self.store.record(KIND, &self.name).await? else {
             return Ok((Ledger::new(Uuid::now_v7().simple().to_string()), 0));
         };
@@ -159,8 +219,13 @@ impl Room {
         self.load().await.map(|(ledger, _)| ledger.rounds)
     }
 
+    /// The leases of the seats.
+    pub(crate) async fn leases(&self) -> Result<PerSide<SeatLease>> {
+        self.load().await.map(|(ledger, _)| ledger.leases)
+    }
+
     /// The record in place of the one of this version.
-    fn put(&self, ledger: &Ledger, version: u64) -> Result<PutRecord> {
+    pub(super) fn put(&self, ledger: &Ledger, version: u64) -> Result<PutRecord> {
         let value = serde_json::to_vec(ledger).map_err(Error::internal)?;
         let expect = if version == 0 { Expect::Absent } else { Expect::Version(version) };
         Ok(PutRecord {
@@ -186,6 +251,20 @@ impl Room {
         // A message whose turn was refused while it waited never arrives.
         let _ = tokio::time::timeout(ARRIVAL_TIMEOUT, arrives).await;
         InFlight { room: Arc::clone(self), side, id: Some(id.clone()) }
+    }
+
+    /// Waits until every message of this seat that is on its way has arrived, or was refused.
+    pub(super) async fn until_arrived(&self, side: Side) {
+        let arrives = async {
+            loop {
+                let arrived = self.arrived.notified();
+                if !self.in_flight.lock().iter().any(|(from, _)| *from == side) {
+                    return;
+                }
+                arrived.await;
+            }
+        };
+        let _ = tokio::time::timeout(ARRIVAL_TIMEOUT, arrives).await;
     }
 
     /// Waits until no message is on its way.
@@ -216,7 +295,8 @@ impl Room {
         let rounds =
             ledger.rounds.iter().filter(|round| task.is_none_or(|task| round.tasks.of(side) == task));
         for round in rounds {
-            if round.said.of(side).as_ref() == Some(id) || self.find_message(side, round, id).await?.is_some()
+            if round.said.of(side).as_ref() == Some(id)
+                || self.find_message(side, round.tasks.of(side), id).await?.is_some()
             {
                 return Ok(Some(round.tasks.of(side).clone()));
             }
@@ -225,14 +305,25 @@ impl Room {
     }
 
     /// A message of this seat, from its task.
-    async fn find_message(&self, side: Side, round: &Round, id: &MessageId) -> Result<Option<Arc<Message>>> {
-        let (scope, task) = (&self.seats.of(side).scope, round.tasks.of(side));
+    async fn find_message(&self, side: Side, task: &TaskId, id: &MessageId) -> Result<Option<Arc<Message>>> {
+        self.find_words(side, task, id, Role::User).await
+    }
+
+    /// A message of the seat itself, or of the other one, from the task of this seat.
+    async fn find_words(
+        &self,
+        side: Side,
+        task: &TaskId,
+        id: &MessageId,
+        role: Role,
+    ) -> Result<Option<Arc<Message>>> {
+        let scope = &self.seats.of(side).scope;
         for history in [Some(RECENT_MESSAGES), None] {
             let shown = Projection { artifacts: false, history };
             let Some(task) = self.store.shown(scope, task, shown).await? else { return Ok(None) };
-            let is_it = |message: &&Arc<Message>| message.role == Role::User && message.message_id == *id;
+            let is_it = |message: &&Arc<Message>| message.role == role && message.message_id == *id;
             let whole = history.is_none_or(|limit| task.history.len() < limit);
-            if let Some(found) = task.history.iter().rev().find(is_it) {
+            if let Some(found) = task.status.message.iter().chain(task.history.iter().rev()).find(is_it) {
                 return Ok(Some(Arc::clone(found)));
             }
             if whole {
@@ -243,9 +334,10 @@ impl Room {
     }
 
     /// Refuses a message that the rules do not admit, before anything of it is stored.
-    pub(super) async fn check(&self, side: Side, message: &Message) -> Result<()> {
+    pub(super) async fn check(&self, side: Side, by: &Authority, message: &Message) -> Result<()> {
         let (ledger, _) = self.load().await?;
         let settings = self.settings();
+        ledger.check_authority(side, by, &settings, now())?;
         let Some(task) = &message.task_id else {
             let full = settings.has_parallel_rounds() && ledger.open().count() >= MAX_OPEN_ROUNDS;
             return if full { Err(too_many_rounds()) } else { Ok(()) };
@@ -270,6 +362,7 @@ impl Room {
             applied
         };
         self.arrives(side, &cx.message.message_id);
+        self.announce();
         applied
     }
 
@@ -280,8 +373,15 @@ impl Room {
             let settings = self.settings();
             let (message, next) = (cx.message.message_id.clone(), Next::of(&cx.message.metadata));
             let now = now();
+            if cx.resumed
+                && let Some(round) = ledger.of_task(side, &cx.task_id)
+                && self.is_applied(round, side, &message).await?
+            {
+                return out.park();
+            }
             let is_new = ledger.of_task(side, &cx.task_id).is_none();
-            let state = match ledger.of_task_mut(side, &cx.task_id) {
+            let is_attended = ledger.leases.of(side.other()).holder(now).is_some();
+            let round = match ledger.of_task_mut(side, &cx.task_id) {
                 None => {
                     if settings.has_parallel_rounds() && ledger.open().count() >= MAX_OPEN_ROUNDS {
                         return out.refuse(too_many_rounds());
@@ -294,19 +394,24 @@ impl Room {
                         next,
                         now,
                     };
-                    *ledger.begin(opening, settings.has_parallel_rounds()).states.of(side)
+                    ledger.begin(opening, settings.has_parallel_rounds())
                 }
                 // The hub was killed after the entry and before the end of the execution.
                 Some(round) if round.said.of(side).as_ref() == Some(&message) => return out.park(),
                 Some(round) => match round.say(side, message, next, false, now) {
-                    Ok(()) => *round.states.of(side),
+                    Ok(()) => round,
                     // The other side has just ended the round: its entry comes, and ends the task.
                     Err(RuleBreak::Ended | RuleBreak::OutOfTurn) => return out.park(),
                 },
             };
+            if !cx.call.hops.is_empty() {
+                round.hops.clone_from(&cx.call.hops);
+            }
+            let ended = bound(round, side, &settings, is_attended);
+            let (state, number) = (*round.states.of(side), round.number);
             out.park()?;
             out.put_record(self.put(&ledger, version)?)?;
-            let event = self.status(side, state, None, round_number(&ledger, side, &cx.task_id));
+            let event = self.status(side, state, None, number, ended);
             let written = match out.emit(event).await {
                 Ok(()) => out.flush().await,
                 Err(error) => Err(error),
@@ -315,7 +420,11 @@ impl Room {
             match written {
                 Err(error) if error.kind() == ErrorKind::Unavailable && attempts < MAX_ATTEMPTS => {
                     // Another hub wrote to the room first. What this execution has begun is gone with its attempt,
-                    // unless the task was there before.
+                    // unless the task was there before; so is the message, if it was refused along with it. Then its
+                    // caller is told to try again.
+                    if self.find_message(side, &cx.task_id, &cx.message.message_id).await?.is_none() {
+                        return Err(error);
+                    }
                     let Some(runtime) = self.runtime(side) else { return Err(error) };
                     out =
                         runtime.write_to(&self.seats.of(side).scope, &cx.task_id).await.map_err(|_| error)?;
@@ -329,7 +438,16 @@ impl Room {
         }
     }
 
-    fn runtime(&self, side: Side) -> Option<Arc<Runtime>> {
+    /// True if the other seat has this message of a turn that runs again, or is owed it.
+    async fn is_applied(&self, round: &Round, side: Side, id: &MessageId) -> Result<bool> {
+        let other = side.other();
+        let is_owed = |entry: &Entry| entry.to == other && entry.message.as_ref() == Some(id);
+        Ok(round.said.of(side).as_ref() == Some(id)
+            || round.pending.iter().any(is_owed)
+            || self.find_words(other, round.tasks.of(other), id, Role::Agent).await?.is_some())
+    }
+
+    pub(super) fn runtime(&self, side: Side) -> Option<Arc<Runtime>> {
         self.seats.of(side).runtime.load_full()
     }
 
@@ -343,7 +461,7 @@ impl Room {
     }
 
     /// Writes every pending entry to its seat. `known` is the message of a seat that is at hand.
-    async fn mirror(&self, known: Option<(Side, &Arc<Message>)>) -> Result<()> {
+    pub(super) async fn mirror(&self, known: Option<(Side, &Arc<Message>)>) -> Result<()> {
         let (mut conflicts, mut seen) = (0, 0);
         loop {
             let (mut ledger, version) = self.load().await?;
@@ -379,16 +497,14 @@ impl Room {
         known: Option<(Side, &Arc<Message>)>,
     ) -> Result<()> {
         let (side, task) = (entry.to, round.tasks.of(entry.to));
-        let Some(runtime) = self.runtime(side) else {
-            return Err(Error::new(ErrorKind::Unavailable, "a seat of the room is not served; try again"));
-        };
+        let Some(runtime) = self.runtime(side) else { return Err(not_served()) };
         let message = match &entry.message {
             None => None,
             Some(id) => {
                 let known = known.filter(|(from, known)| *from != side && known.message_id == *id);
                 match known {
                     Some((_, message)) => Some(Arc::clone(message)),
-                    None => self.find_message(side.other(), round, id).await?,
+                    None => self.find_message(side.other(), round.tasks.of(side.other()), id).await?,
                 }
             }
         };
@@ -398,16 +514,35 @@ impl Room {
         } else {
             runtime.write_to(scope, task).await?
         };
-        let message = message.map(|message| as_seen(&message, round, side));
+        let event = match &entry.artifact {
+            Some(id) => match self.find_artifact(side.other(), round, id).await? {
+                Some(artifact) => whole(artifact),
+                None => return Err(ErrorKind::TaskNotFound.into()),
+            },
+            None => {
+                let message = message.map(|message| as_seen(&message, round, side));
+                self.status(side, entry.state, message, round.number, entry.ended)
+            }
+        };
         out.put_record(self.put(ledger, version)?)?;
-        out.emit(self.status(side, entry.state, message, round.number)).await?;
+        out.emit(event).await?;
         out.flush().await
     }
 
     /// A status of a seat's task. Its metadata tell the room and the round.
-    fn status(&self, side: Side, state: TaskState, message: Option<Arc<Message>>, round: u64) -> Event {
+    fn status(
+        &self,
+        side: Side,
+        state: TaskState,
+        message: Option<Arc<Message>>,
+        round: u64,
+        ended: Option<EndReason>,
+    ) -> Event {
         let mut metadata = Metadata::new();
-        let about = serde_json::json!({ "room": &*self.name, "seat": side.name(), "round": round });
+        let mut about = serde_json::json!({ "room": &*self.name, "seat": side.name(), "round": round });
+        if let (Some(reason), Some(about)) = (ended, about.as_object_mut()) {
+            about.insert("ended".to_owned(), serde_json::json!(reason));
+        }
         metadata.insert(ROOM_EXTENSION, about);
         Event::StatusUpdate(TaskStatusUpdateEvent {
             status: TaskStatus { state, message, timestamp: None },
@@ -428,11 +563,18 @@ impl Room {
             let Some(changed) = change(&mut ledger) else { return Ok(None) };
             let written = self.store.put_records(vec![self.put(&ledger, version)?]).await?;
             if written.iter().all(std::result::Result::is_ok) {
-                self.mirror(None).await?;
-                return Ok(Some(changed));
+                let mirrored = self.mirror(None).await;
+                self.announce();
+                return mirrored.map(|()| Some(changed));
             }
         }
-        Err(Error::new(ErrorKind::Unavailable, "other hubs write to this room; try again"))
+        Err(contended())
+    }
+
+    /// Refuses a call by somebody who may not speak at this seat now.
+    pub(super) async fn check_authority(&self, side: Side, by: &Authority) -> Result<()> {
+        let (ledger, _) = self.load().await?;
+        ledger.check_authority(side, by, &self.settings(), now())
     }
 
     /// Cancels the round of this task; false if there is none that is open.
@@ -463,44 +605,36 @@ impl Room {
             .await?;
         Ok(reset.unwrap_or_default())
     }
-
-    /// Ends rounds of which one task has ended outside of the conversation, such as by a limit of bytes, or was erased.
-    pub(super) async fn end_with_tasks(&self) -> Result<()> {
-        for round in
-            self.rounds().await?.iter().filter(|round| !round.has_ended() && round.pending.is_empty())
-        {
-            for side in Side::BOTH {
-                let (scope, task) = (&self.seats.of(side).scope, round.tasks.of(side));
-                let shown = Projection { artifacts: false, history: Some(0) };
-                let found = self.store.shown(scope, task, shown).await?;
-                let state = found.map_or(TaskState::Canceled, |task| task.status.state);
-                if !state.is_terminal() {
-                    continue;
-                }
-                let end = |ledger: &mut Ledger| {
-                    let open = |round: &&mut Round| !round.has_ended() && round.pending.is_empty();
-                    ledger.of_task_mut(side, task).filter(open)?.end_after(side, state, now());
-                    Some(())
-                };
-                self.change(end).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The tasks of a round as the seats see them.
-    pub(crate) async fn tasks(&self, round: &Round) -> Result<Vec<(Side, Option<Task>)>> {
-        let mut tasks = Vec::new();
-        for side in Side::BOTH {
-            let scope = &self.seats.of(side).scope;
-            tasks.push((side, self.store.shown(scope, round.tasks.of(side), Projection::WHOLE).await?));
-        }
-        Ok(tasks)
-    }
 }
 
-fn round_number(ledger: &Ledger, side: Side, task: &TaskId) -> u64 {
-    ledger.of_task(side, task).map_or(0, |round| round.number)
+/// Ends the round, or lets it wait, after a message of this seat: it was the last one, or nobody is there to answer.
+fn bound(round: &mut Round, side: Side, settings: &config::Room, is_attended: bool) -> Option<EndReason> {
+    if round.has_ended() {
+        return None;
+    }
+    let is_missed = settings.party(side.other() == Side::B) == Party::Person
+        && !is_attended
+        && round.turn() == Some(side.other());
+    let reason = if settings.is_between_agents() && round.turns >= u64::from(settings.max_turns) {
+        EndReason::MaxTurns
+    } else if is_missed && settings.absent == Absent::Fail {
+        EndReason::Absent
+    } else {
+        if is_missed {
+            round.wait(side);
+        }
+        return None;
+    };
+    round.cut(reason);
+    Some(reason)
+}
+
+pub(super) fn not_served() -> Error {
+    Error::new(ErrorKind::Unavailable, "a seat of the room is not served; try again")
+}
+
+pub(super) fn contended() -> Error {
+    Error::new(ErrorKind::Unavailable, "other hubs write to this room; try again")
 }
 
 /// The principal of a seat: whoever may call the agent of a seat holds it.
@@ -520,7 +654,7 @@ fn as_seen(message: &Message, round: &Round, viewer: Side) -> Arc<Message> {
     })
 }
 
-fn refusal(broken: RuleBreak) -> Error {
+pub(super) fn refusal(broken: RuleBreak) -> Error {
     let why = match broken {
         RuleBreak::Ended => "the round has ended; send a message without a task to begin the next one",
         RuleBreak::OutOfTurn => {

@@ -10,8 +10,10 @@
 
 use std::collections::VecDeque;
 
-use nuncio_protocol::{ContextId, MessageId, Metadata, TaskId, TaskState, Timestamp};
+use nuncio_protocol::{ArtifactId, ContextId, MessageId, Metadata, TaskId, TaskState, Timestamp};
 use serde::{Deserialize, Serialize};
+
+use super::lease::SeatLease;
 
 /// The extension by which parties say who speaks next.
 pub(crate) const ROOM_EXTENSION: &str = "https://nuncio.dev/a2a/room/v1";
@@ -117,6 +119,9 @@ pub(crate) struct Ledger {
     pub(crate) instance: String,
     /// The open rounds, those whose entries have not all been mirrored, and the last one.
     pub(crate) rounds: Vec<Round>,
+    /// The leases of the seats.
+    #[serde(default)]
+    pub(crate) leases: PerSide<SeatLease>,
 }
 
 /// A conversation: one task per seat.
@@ -138,6 +143,20 @@ pub(crate) struct Round {
     pub(crate) pending: VecDeque<Entry>,
     pub(crate) opened: Timestamp,
     pub(crate) changed: Timestamp,
+    /// The hubs and agents that the last call from outside has passed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) hops: Vec<String>,
+    /// The open task of the agent in each seat.
+    #[serde(default)]
+    pub(crate) delegated: PerSide<Option<Delegated>>,
+}
+
+/// A task of the agent in a seat.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Delegated {
+    pub(crate) task: TaskId,
+    /// The last message that the agent has for it.
+    pub(crate) message: MessageId,
 }
 
 /// A status that a seat is owed.
@@ -150,9 +169,27 @@ pub(crate) struct Entry {
     /// The message of the other seat that comes with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<MessageId>,
+    /// An artifact of the other seat, in place of a status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) artifact: Option<ArtifactId>,
+    /// The reason why the hub has ended the round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ended: Option<EndReason>,
     /// It makes the task of its seat.
     #[serde(default)]
     pub(crate) begins: bool,
+}
+
+/// The reason why the hub has ended a round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum EndReason {
+    /// Nobody was at a seat.
+    Absent,
+    /// Nobody came in time.
+    Expired,
+    /// The round has its last message.
+    MaxTurns,
 }
 
 /// The reason why an event is refused.
@@ -166,7 +203,7 @@ pub(crate) enum RuleBreak {
 
 impl Ledger {
     pub(crate) fn new(instance: String) -> Self {
-        Self { instance, rounds: Vec::new() }
+        Self { instance, rounds: Vec::new(), leases: PerSide::default() }
     }
 
     /// The round that this task of a seat belongs to.
@@ -203,10 +240,12 @@ impl Ledger {
             pending: VecDeque::new(),
             opened: now,
             changed: now,
+            hops: Vec::new(),
+            delegated: PerSide::default(),
         };
         // The seat that begins has the floor.
         let _ = round.say(side, message, next, false, now);
-        self.rounds.retain(|round| !round.has_ended() || !round.pending.is_empty());
+        self.rounds.retain(|round| !round.is_done());
         self.rounds.push(round);
         let last = self.rounds.len() - 1;
         &mut self.rounds[last]
@@ -229,10 +268,12 @@ impl Ledger {
             pending: VecDeque::new(),
             opened: now,
             changed: now,
+            hops: Vec::new(),
+            delegated: PerSide::default(),
         };
         round.owe(Side::A, TaskState::InputRequired, None, now);
         round.owe(Side::B, TaskState::Working, None, now);
-        self.rounds.retain(|round| !round.has_ended() || !round.pending.is_empty());
+        self.rounds.retain(|round| !round.is_done());
         self.rounds.push(round);
     }
 
@@ -245,8 +286,7 @@ impl Ledger {
     /// known.
     pub(crate) fn tidy(&mut self) {
         let last = self.rounds.last().map(|round| round.number);
-        self.rounds
-            .retain(|round| !round.has_ended() || !round.pending.is_empty() || Some(round.number) == last);
+        self.rounds.retain(|round| !round.is_done() || Some(round.number) == last);
     }
 }
 
@@ -264,6 +304,17 @@ impl Round {
     /// True if it has ended.
     pub(crate) fn has_ended(&self) -> bool {
         Side::BOTH.iter().any(|side| self.states.of(*side).is_terminal())
+    }
+
+    /// True if it has ended and nobody is owed anything of it.
+    fn is_done(&self) -> bool {
+        let is_delegated = Side::BOTH.iter().any(|side| self.delegated.of(*side).is_some());
+        self.has_ended() && self.pending.is_empty() && !is_delegated
+    }
+
+    /// True if this seat waits for a party that is not there.
+    pub(crate) fn waits_for(&self, side: Side) -> bool {
+        !self.has_ended() && *self.states.of(side.other()) == TaskState::Submitted
     }
 
     /// The seat that speaks now.
@@ -302,6 +353,63 @@ impl Round {
         Ok(())
     }
 
+    /// Lets the message that this seat has just said wait, because nobody is at the other one.
+    pub(crate) fn wait(&mut self, side: Side) {
+        if *self.states.of(side) == TaskState::Working && self.turn() == Some(side.other()) {
+            *self.states.of_mut(side) = TaskState::Submitted;
+        }
+    }
+
+    /// Lets the other seat know that a party is at this one now. False if it knows.
+    pub(crate) fn attend(&mut self, side: Side, now: Timestamp) -> bool {
+        let waits = self.waits_for(side);
+        if waits {
+            self.owe(side.other(), TaskState::Working, None, now);
+        }
+        waits
+    }
+
+    /// Lets the other seat know that nobody is at this one. False if it knows, or does not wait.
+    pub(crate) fn miss(&mut self, side: Side, now: Timestamp) -> bool {
+        let waits = self.turn() == Some(side) && *self.states.of(side.other()) == TaskState::Working;
+        if waits {
+            self.owe(side.other(), TaskState::Submitted, None, now);
+        }
+        waits
+    }
+
+    /// Ends the round for both seats, for a reason of the hub.
+    pub(crate) fn fail(&mut self, reason: EndReason, now: Timestamp) {
+        if self.has_ended() {
+            return;
+        }
+        for side in Side::BOTH {
+            self.owe(side, TaskState::Failed, None, now);
+            if let Some(entry) = self.pending.back_mut() {
+                entry.ended = Some(reason);
+            }
+        }
+    }
+
+    /// Ends the round for both seats with the message that was just said, for a reason of the hub.
+    pub(crate) fn cut(&mut self, reason: EndReason) {
+        for side in Side::BOTH {
+            *self.states.of_mut(side) = TaskState::Failed;
+        }
+        if let Some(entry) = self.pending.back_mut() {
+            (entry.state, entry.ended) = (TaskState::Failed, Some(reason));
+        }
+    }
+
+    /// Notes that the other seat gets an artifact of this one.
+    pub(crate) fn make(&mut self, side: Side, artifact: ArtifactId, now: Timestamp) {
+        let state = *self.states.of(side.other());
+        self.owe(side.other(), state, None, now);
+        if let Some(entry) = self.pending.back_mut() {
+            entry.artifact = Some(artifact);
+        }
+    }
+
     /// Checks whether the rules admit such a message now.
     ///
     /// # Errors
@@ -335,7 +443,8 @@ impl Round {
         *self.states.of_mut(to) = state;
         self.entries += 1;
         let begins = !std::mem::replace(self.begun.of_mut(to), true);
-        self.pending.push_back(Entry { number: self.entries, to, state, message, begins });
+        let number = self.entries;
+        self.pending.push_back(Entry { number, to, state, message, artifact: None, ended: None, begins });
         self.changed = now;
     }
 }

@@ -3,9 +3,10 @@
 //! Everybody who may call the agent of a seat, and is among its holders if those are named, acts as one caller: the
 //! seat. For everybody else there are no tasks here.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use futures_util::StreamExt as _;
 use nuncio_protocol::{
     CallContext, CancelTaskRequest, Error, ErrorKind, Event, GetTaskRequest, Interceptor, Next, Result,
     SendMessageRequest, SendMessageResponse, StreamItem, SubscribeToTaskRequest, Task, TaskId,
@@ -13,7 +14,12 @@ use nuncio_protocol::{
 };
 use nuncio_server::{Emitter, ExecContext, Executor};
 
-use super::{Room, Side};
+use super::{Room, Side, lease::Authority, wire::WireCall};
+
+/// Attempts to admit a message while another hub writes to the seat.
+const MAX_ATTEMPTS: u32 = 6;
+/// Pause after the first attempt.
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Executes the messages of a seat.
 pub(crate) struct SeatExecutor {
@@ -27,8 +33,13 @@ impl Executor for SeatExecutor {
         self.room.say(self.side, &cx, out).await
     }
 
-    /// The task is canceled by another way than a call to the seat: by administration, or because its caller left.
+    /// The task is canceled by another way than a call to the seat: by administration, or because its caller left. An
+    /// execution is stopped also when another hub wrote to its task first, or at a shutdown: that ends no round. (A task
+    /// that was canceled meanwhile ends it by the sweeper.)
     async fn cancel(&self, cx: ExecContext) -> Result<()> {
+        if cx.cancellation.is_cancelled() {
+            return Ok(());
+        }
         self.room.cancel(self.side, &cx.task_id).await.map(drop)
     }
 
@@ -47,8 +58,30 @@ pub(crate) struct SeatRules {
 #[async_trait]
 impl Interceptor for SeatRules {
     async fn intercept(&self, cx: &mut CallContext, call: Call, next: Next<'_>) -> Result<Reply> {
-        let holds =
-            self.room.settings().holds(self.side == Side::B, cx.caller.principal().map(|name| &**name));
+        let wire = WireCall::new(self.side, cx, &call);
+        self.room.wire().note_call(wire, cx, &call);
+        let answer = self.answer(cx, call, next).await;
+        self.room.wire().note_answer(wire, &answer);
+        Ok(match answer? {
+            Reply::Stream(events) => {
+                let room = Arc::clone(&self.room);
+                let noted = events.inspect(move |item| {
+                    if let Ok(item) = item {
+                        room.wire().note_out(wire, &**item.event());
+                    }
+                });
+                Reply::Stream(Box::pin(noted))
+            }
+            reply => reply,
+        })
+    }
+}
+
+impl SeatRules {
+    async fn answer(&self, cx: &mut CallContext, call: Call, next: Next<'_>) -> Result<Reply> {
+        let by = Authority::of(cx, self.room.secret());
+        let principal = cx.caller.principal().map(|name| &**name);
+        let holds = by != Authority::Caller || self.room.settings().holds(self.side == Side::B, principal);
         if !holds {
             return match call {
                 Call::SendMessage(_) | Call::SendStreamingMessage(_) => Err(Error::new(
@@ -61,9 +94,12 @@ impl Interceptor for SeatRules {
         }
         cx.caller = self.room.holder(self.side);
         match call {
-            Call::SendMessage(request) => self.send(cx, request, false, next).await,
-            Call::SendStreamingMessage(request) => self.send(cx, request, true, next).await,
-            Call::CancelTask(request) => self.cancel(cx, request, next).await,
+            Call::SendMessage(request) => self.send(cx, &by, request, false, next).await,
+            Call::SendStreamingMessage(request) => self.send(cx, &by, request, true, next).await,
+            Call::CancelTask(request) => {
+                self.room.check_authority(self.side, &by).await?;
+                self.cancel(cx, request, next).await
+            }
             Call::GetTask(_) | Call::ListTasks(_) | Call::SubscribeToTask(_) => {
                 self.look().await;
                 next.run(cx, call).await
@@ -71,9 +107,7 @@ impl Interceptor for SeatRules {
             call => next.run(cx, call).await,
         }
     }
-}
 
-impl SeatRules {
     /// Brings the seats up to the record, if that can be done now.
     async fn look(&self) {
         if let Err(error) = self.room.catch_up().await {
@@ -84,21 +118,36 @@ impl SeatRules {
     async fn send(
         &self,
         cx: &mut CallContext,
+        by: &Authority,
         request: Box<SendMessageRequest>,
         streams: bool,
         next: Next<'_>,
     ) -> Result<Reply> {
         let (id, task) = (request.message.message_id.clone(), request.message.task_id.clone());
         let in_flight = self.room.depart(self.side, &id).await;
-        self.look().await;
-        if let Some(known) = self.room.find_repeat(self.side, &id, task.as_ref()).await? {
-            return repeat(cx, known, streams, next).await;
+        let mut attempts = 0;
+        loop {
+            self.look().await;
+            if let Some(known) = self.room.find_repeat(self.side, &id, task.as_ref()).await? {
+                return repeat(cx, known, streams, next).await;
+            }
+            self.room.check(self.side, by, &request.message).await?;
+            let request = request.clone();
+            let call = if streams { Call::SendStreamingMessage(request) } else { Call::SendMessage(request) };
+            attempts += 1;
+            match next.clone().run(cx, call).await {
+                // Another hub wrote to the task of the seat first, and nothing of the message is stored.
+                Err(error) if error.kind() == ErrorKind::Unavailable && attempts < MAX_ATTEMPTS => {
+                    tokio::time::sleep(RETRY_INTERVAL * attempts).await;
+                }
+                reply => {
+                    if reply.is_ok() {
+                        in_flight.admit();
+                    }
+                    return reply;
+                }
+            }
         }
-        self.room.check(self.side, &request.message).await?;
-        let call = if streams { Call::SendStreamingMessage(request) } else { Call::SendMessage(request) };
-        let reply = next.run(cx, call).await?;
-        in_flight.admit();
-        Ok(reply)
     }
 
     async fn cancel(

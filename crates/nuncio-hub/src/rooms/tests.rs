@@ -1,4 +1,7 @@
-//! The rules of a room, row by row, on the memory store and on SQLite.
+//! The rules of a room, row by row, on each store.
+
+mod ownership;
+mod people;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -8,8 +11,8 @@ use nuncio_protocol::{
 };
 use nuncio_server::{
     Runtime,
-    store::{MemoryStore, SqliteOptions, SqliteStore, Store},
-    testing::{card, summary},
+    store::{MemoryStore, PostgresStore, SqliteOptions, SqliteStore, Store},
+    testing::{card, postgres, summary},
 };
 use serde_json::json;
 
@@ -347,6 +350,15 @@ async fn every_row_holds_on_sqlite() {
 }
 
 #[tokio::test]
+async fn every_row_holds_on_postgres() {
+    check(async |_| {
+        let url = postgres::database().await;
+        Arc::new(PostgresStore::connect(&url, Default::default()).await.unwrap()) as Arc<dyn Store>
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn concurrent_repeats_of_a_first_message_open_one_round() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let world = World::new(&store, settings(false, config::Rounds::One));
@@ -371,8 +383,8 @@ async fn both_seats_may_speak_at_once_and_have_the_same_words() {
     futures_util::future::try_join_all(sends).await.unwrap();
     world.room.catch_up().await.unwrap();
     let round = world.room.rounds().await.unwrap().pop().unwrap();
-    for (side, task) in world.room.tasks(&round).await.unwrap() {
-        let task = task.unwrap();
+    for side in Side::BOTH {
+        let task = world.room.task(side, &round).await.unwrap().unwrap();
         let said = task.history.iter().chain(&task.status.message);
         let mut said: Vec<String> = said.map(|message| message.message_id.to_string()).collect();
         said.sort();

@@ -1,6 +1,6 @@
 //! The arguments of `nuncio room`.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::Admin;
 
@@ -32,6 +32,9 @@ pub(crate) enum RoomCommand {
         /// Keep open rounds open when a further one begins.
         #[arg(long)]
         parallel: bool,
+        /// Further settings as in the file, such as agent_b=seller or max_turns=20; may be repeated.
+        #[arg(long = "set", value_name = "KEY=VALUE")]
+        more: Vec<String>,
     },
     /// Remove a room that was added by `create`. Its tasks are kept.
     Remove {
@@ -50,12 +53,41 @@ pub(crate) enum RoomCommand {
         #[arg(long)]
         content: bool,
     },
-    /// Print what the parties say from now on, until Ctrl-C.
+    /// Print what both sides have from now on, until Ctrl-C.
     Watch {
         #[command(flatten)]
         hub: Admin,
         /// The name of the room.
         name: String,
+        /// Begin with what the last round has already.
+        #[arg(long)]
+        whole: bool,
+        /// Print the calls of the parties, too: direction, version, binding, size and faults.
+        #[arg(long)]
+        wire: bool,
+    },
+    /// Record the payloads of calls for a time. `watch --wire` shows them; the trail has a row of it.
+    Record {
+        #[command(flatten)]
+        hub: Admin,
+        /// The name of the room.
+        name: String,
+        /// The time, at most 60 minutes; 0 ends the recording.
+        #[arg(long, default_value_t = 10)]
+        minutes: u32,
+    },
+    /// Join a room: take a seat, read what is said, and speak. Leaving it, or no sign for a time, frees the seat.
+    Join {
+        #[command(flatten)]
+        join: RoomJoin,
+        /// Take the seat from the person or agent that holds it.
+        #[arg(long)]
+        take_over: bool,
+    },
+    /// Join a room at a seat that somebody holds: as `join --take-over`.
+    TakeOver {
+        #[command(flatten)]
+        join: RoomJoin,
     },
     /// Cancel the open rounds of a room for both seats.
     Reset {
@@ -67,4 +99,36 @@ pub(crate) enum RoomCommand {
         #[arg(long)]
         hard: bool,
     },
+}
+
+/// The seat to join.
+#[derive(Debug, Args)]
+pub(crate) struct RoomJoin {
+    #[command(flatten)]
+    pub(crate) hub: Admin,
+    /// The name of the room.
+    pub(crate) name: String,
+    /// The seat.
+    #[arg(long, value_enum, default_value_t = SeatName::B)]
+    pub(crate) seat: SeatName,
+    /// The name that other operators see [default: the user of this machine].
+    #[arg(long = "as", value_name = "NAME")]
+    pub(crate) holder: Option<String>,
+}
+
+/// A seat of a room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum SeatName {
+    A,
+    B,
+}
+
+impl SeatName {
+    /// Its name in addresses.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::A => "a",
+            Self::B => "b",
+        }
+    }
 }

@@ -1,21 +1,24 @@
 //! `nuncio room …`: the rooms of a hub.
 
-use std::{collections::HashSet, process::ExitCode, time::Duration};
+mod events;
+mod join;
+
+use std::process::ExitCode;
 
 use anyhow::Result;
 use nuncio_hub::admin::api::{
-    AddRoom, ListRooms, NewRoom, RemoveRoom, ResetRoom, Room, RoomDetails, RoomOptions, RoomResetOptions,
-    RoomSeat, ShowRoom,
+    AddRoom, ListRooms, NewRoom, RecordRoom, RecordingRequest, RemoveRoom, ResetRoom, Room, RoomDetails,
+    RoomOptions, RoomResetOptions, RoomSeat, ShowRoom, WatchOptions,
 };
 use serde_json::{Map, Value};
 
+use self::events::RoomEvents;
+use super::signals::Signals;
 use crate::{
     args::{Admin, RoomCommand},
+    exit,
     output::{self, Format},
 };
-
-/// Interval at which a watched room is read.
-const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(command: RoomCommand, format: Format) -> Result<ExitCode> {
     match command {
@@ -31,7 +34,7 @@ pub(super) async fn run(command: RoomCommand, format: Format) -> Result<ExitCode
                 }
             }
         }
-        RoomCommand::Create { hub, name, title, holders_a, holders_b, strict_turns, parallel } => {
+        RoomCommand::Create { hub, name, title, holders_a, holders_b, strict_turns, parallel, more } => {
             let mut settings = Map::new();
             let mut set = |key: &str, value: Value| drop(settings.insert(key.to_owned(), value));
             title.into_iter().for_each(|title| set("title", title.into()));
@@ -45,6 +48,15 @@ pub(super) async fn run(command: RoomCommand, format: Format) -> Result<ExitCode
             }
             if parallel {
                 set("rounds", "parallel".into());
+            }
+            for setting in &more {
+                let Some((key, value)) = setting.split_once('=') else {
+                    return Err(exit::usage(format!(
+                        "{setting}: expected KEY=VALUE, such as agent_b=seller"
+                    )));
+                };
+                // Numbers and booleans as such, everything else as a text.
+                set(key, serde_json::from_str(value).unwrap_or_else(|_| value.into()));
             }
             let room = hub.call(&AddRoom { room: NewRoom { name, settings } }).await?;
             match format {
@@ -62,7 +74,20 @@ pub(super) async fn run(command: RoomCommand, format: Format) -> Result<ExitCode
             let options = RoomOptions { content: Some(content) };
             show(&hub.call(&ShowRoom { name, options }).await?, format)?;
         }
-        RoomCommand::Watch { hub, name } => watch(&hub, &name, format).await?,
+        RoomCommand::Watch { hub, name, whole, wire } => watch(&hub, name, whole, wire, format).await?,
+        RoomCommand::Record { hub, name, minutes } => {
+            let recording = RecordingRequest { minutes };
+            let recording = hub.call(&RecordRoom { name: name.clone(), recording }).await?;
+            match (format, recording.until) {
+                (Format::Json, _) => output::json(&recording)?,
+                (Format::Human, Some(until)) => {
+                    output::note(&format!("{name}: payloads are recorded until {until}"))
+                }
+                (Format::Human, None) => output::note(&format!("{name}: nothing is recorded")),
+            }
+        }
+        RoomCommand::Join { join, take_over } => return join::run(join, take_over, format).await,
+        RoomCommand::TakeOver { join } => return join::run(join, true, format).await,
         RoomCommand::Reset { hub, name, hard } => {
             let options = RoomResetOptions { hard };
             let reset = hub.call(&ResetRoom { name: name.clone(), options }).await?;
@@ -89,6 +114,9 @@ fn show(details: &RoomDetails, format: Format) -> Result<()> {
         return output::json(details);
     }
     output::row(&row(&details.room))?;
+    for holding in &details.room.holders {
+        output::row(&format!("seat {} is held by {} until {}", holding.seat, holding.holder, holding.until))?;
+    }
     for round in &details.rounds {
         let messages = output::count(round.turns, "message", "messages");
         output::row(&format!("round {}  {}  {messages}", round.number, round.changed))?;
@@ -99,6 +127,9 @@ fn show(details: &RoomDetails, format: Format) -> Result<()> {
                 output::state(seat.state),
                 seat.task_id
             ))?;
+        }
+        for artifact in round.seats.first().and_then(|seat| seat.artifacts.as_deref()).unwrap_or_default() {
+            output::row(&format!("  {}", events::made(artifact)))?;
         }
         for (from, text) in said(&round.seats) {
             output::row(&format!("  {from}: {text}"))?;
@@ -113,28 +144,16 @@ fn said(seats: &[RoomSeat]) -> Vec<(&str, &str)> {
     messages.iter().map(|message| (&*message.from, &*message.text)).collect()
 }
 
-/// Prints each message once, of whichever seat.
-async fn watch(hub: &Admin, name: &str, format: Format) -> Result<()> {
-    let mut seen = HashSet::new();
-    let mut is_first = true;
+/// Prints what both sides have, until a signal.
+async fn watch(hub: &Admin, name: String, whole: bool, wire: bool, format: Format) -> Result<()> {
+    let options =
+        WatchOptions { content: Some(true), whole: Some(whole), wire: Some(wire), ..WatchOptions::default() };
+    let mut events = RoomEvents::open(hub, name, options).await?;
+    let mut signals = Signals::listen()?;
     loop {
-        let options = RoomOptions { content: Some(true) };
-        let details = hub.call(&ShowRoom { name: name.to_owned(), options }).await?;
-        for round in &details.rounds {
-            let messages = round.seats.iter().filter_map(|seat| seat.messages.as_ref()).flatten();
-            for message in messages {
-                if !seen.insert((round.number, message.from.clone(), message.id.clone())) || is_first {
-                    continue;
-                }
-                match format {
-                    Format::Json => output::json(message)?,
-                    Format::Human => {
-                        output::row(&format!("round {}  {}: {}", round.number, message.from, message.text))?;
-                    }
-                }
-            }
+        tokio::select! {
+            () = signals.next() => return Ok(()),
+            event = events.next() => events::print(&event?, format)?,
         }
-        is_first = false;
-        tokio::time::sleep(WATCH_INTERVAL).await;
     }
 }

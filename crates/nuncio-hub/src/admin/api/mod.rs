@@ -85,8 +85,11 @@ pub use self::{
     },
     paging::{DEFAULT_PAGE_SIZE, ListRoute, MAX_PAGE_SIZE, Page, Paging},
     rooms::{
-        AddRoom, ListRooms, NewRoom, RemoveRoom, ResetRoom, Room, RoomDetails, RoomMessage, RoomOptions,
-        RoomReset, RoomResetOptions, RoomRound, RoomSeat, Rooms, ShowRoom,
+        AddRoom, JoinSeat, LeaveSeat, ListRooms, NewRoom, RecordRoom, Recording, RecordingRequest,
+        RemoveRoom, ResetRoom, Room, RoomArtifact, RoomDetails, RoomEvent, RoomMessage, RoomOptions,
+        RoomReset, RoomResetOptions, RoomRound, RoomSeat, Rooms, SayAtSeat, SeatDetails, SeatHolding,
+        SeatJoin, SeatLease, SeatLeaving, SeatOptions, SeatSaid, SeatWords, ShowRoom, ShowSeat, TakeOverSeat,
+        WatchOptions, WatchRoom, WireCall,
     },
     route::{RequestParts, Route},
     stats::{

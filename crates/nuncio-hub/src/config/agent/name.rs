@@ -27,6 +27,11 @@ impl AgentName {
         self.0.strip_suffix(SECOND_SEAT)
     }
 
+    /// The name of the agent in a seat that has only an address. No agent can be called so.
+    pub(crate) fn seated_agent(&self, second: bool) -> Self {
+        Self(format!("{}/{}/agent", self.0, if second { "b" } else { "a" }))
+    }
+
     /// The name of the second seat of the room of this name.
     pub(crate) fn second_seat(&self) -> Self {
         Self(format!("{}{SECOND_SEAT}", self.0))

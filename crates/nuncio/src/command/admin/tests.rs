@@ -8,16 +8,18 @@ use nuncio_hub::{
         AcceptAccess, AccessCaller, AccessFilter, AccessState, AddAgent, AddRoom, AgentSettings, AuditAgent,
         AuditRequest, BlockAccess, CancelTask, ChangeAgent, CreateAdminToken, CreateInvitation, CreateKey,
         CreateMailbox, DeclineAccess, DeleteKey, DeliveryFilter, EraseTasks, ErasureTarget, EventKind,
-        EventOptions, FollowEvents, HubEvent, KeyRotation, ListAccess, ListAdminTokens, ListAgents,
-        ListDeliveries, ListDeliveryHosts, ListInvitations, ListKeys, ListMailboxes, ListRooms, ListTasks,
-        ListTrail, MailboxRetry, MailboxRotation, NewAdminToken, NewAgent, NewInvitation, NewKey, NewMailbox,
-        NewRoom, OpenDashboard, Paging, PauseDeliveryHost, RedriveDeliveries, RedriveFilter, RefreshAgent,
-        ReloadConfig, ReloadOptions, RemoveAgent, RemoveMailbox, RemoveRoom, ReplayDelivery, ResetRoom,
-        ResumeDeliveryHost, RetryMailbox, RevokeAccess, RevokeAdminToken, RevokeInvitation, RevokeKey, Role,
-        RoomOptions, RoomResetOptions, RotateKey, RotateMailbox, ShowAbout, ShowAgent, ShowAgentHealth,
-        ShowAudit, ShowConfig, ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowMailbox, ShowRoom,
-        ShowStats, ShowTask, StatsOptions, StoreKind, TakeOver, TakeOverLeases, TaskFilter, TimelineOptions,
-        TrailFilter, What,
+        EventOptions, FollowEvents, HubEvent, JoinSeat, KeyRotation, LeaveSeat, ListAccess, ListAdminTokens,
+        ListAgents, ListDeliveries, ListDeliveryHosts, ListInvitations, ListKeys, ListMailboxes, ListRooms,
+        ListTasks, ListTrail, MailboxRetry, MailboxRotation, NewAdminToken, NewAgent, NewInvitation, NewKey,
+        NewMailbox, NewRoom, OpenDashboard, Paging, PauseDeliveryHost, RecordRoom, RecordingRequest,
+        RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig, ReloadOptions, RemoveAgent,
+        RemoveMailbox, RemoveRoom, ReplayDelivery, ResetRoom, ResumeDeliveryHost, RetryMailbox, RevokeAccess,
+        RevokeAdminToken, RevokeInvitation, RevokeKey, Role, RoomEvent, RoomOptions, RoomResetOptions,
+        RotateKey, RotateMailbox, SayAtSeat, SeatJoin, SeatLeaving, SeatOptions, SeatWords, ShowAbout,
+        ShowAgent, ShowAgentHealth, ShowAudit, ShowConfig, ShowDelivery, ShowDocument, ShowHealth, ShowKey,
+        ShowMailbox, ShowRoom, ShowSeat, ShowStats, ShowTask, StatsOptions, StoreKind, TakeOver,
+        TakeOverLeases, TakeOverSeat, TaskFilter, TimelineOptions, TrailFilter, WatchOptions, WatchRoom,
+        What,
     },
     config::{self, Config},
 };
@@ -212,6 +214,7 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
     client.refused(AddRoom { room }, "exists already").await;
     assert_eq!(client.ok(ListRooms {}).await.rooms.len(), 1);
     client.refused(RemoveAgent { name: "talk".to_owned(), version: None }, "a seat of a room").await;
+    seats(&mut client).await;
     client.ok(RemoveRoom { name: "talk".to_owned() }).await;
     assert_eq!(client.ok(ListRooms {}).await.rooms.len(), 0);
     let room = || "r".to_owned();
@@ -243,4 +246,55 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
     client.stop.send(()).unwrap();
     client.ended.await.unwrap().unwrap();
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// A seat: joined, spoken at, taken over, left, watched.
+async fn seats(client: &mut Client) {
+    let (name, seat) = (|| "talk".to_owned(), || "b".to_owned());
+    let join = |holder: &str| SeatJoin { holder: holder.to_owned() };
+    let ann = client.ok(JoinSeat { name: name(), seat: seat(), join: join("ann") }).await;
+    client.refused(JoinSeat { name: name(), seat: seat(), join: join("bob") }, "held by ann").await;
+    let words = |lease: &str, text: &str| SeatWords {
+        lease: lease.to_owned(),
+        text: text.to_owned(),
+        ..SeatWords::default()
+    };
+    client.ok(SayAtSeat { name: name(), seat: seat(), words: words(&ann.lease, "hello") }).await;
+    let empty = SayAtSeat { name: name(), seat: seat(), words: words(&ann.lease, "") };
+    client.refused(empty, "text: is empty").await;
+    let bob = client.ok(TakeOverSeat { name: name(), seat: seat(), join: join("bob") }).await;
+    assert_eq!((ann.generation, bob.generation), (1, 2));
+    let late = SayAtSeat { name: name(), seat: seat(), words: words(&ann.lease, "still here") };
+    client.refused(late, "the lease of the seat is over").await;
+    let options = SeatOptions { content: Some(true), lease: Some(bob.lease.clone()) };
+    let shown = client.ok(ShowSeat { name: name(), seat: seat(), options }).await;
+    assert!(shown.is_yours, "{shown:?}");
+    let said = shown.round.unwrap().seats.remove(0).messages.unwrap();
+    assert_eq!(
+        said.iter().map(|message| &*message.text).collect::<Vec<_>>(),
+        ["hello"],
+        "nothing was stored"
+    );
+    let recording = RecordingRequest { minutes: 1 };
+    assert!(client.ok(RecordRoom { name: name(), recording }).await.until.is_some());
+    let options =
+        WatchOptions { content: Some(true), whole: Some(true), wire: Some(true), ..WatchOptions::default() };
+    let watch = WatchRoom { name: name(), options };
+    client.called.insert(WatchRoom::ID);
+    let mut stream = client.admin.follow(&watch).await.unwrap();
+    client.ok(SayAtSeat { name: name(), seat: seat(), words: words(&bob.lease, "and bye") }).await;
+    let (mut texts, mut lines) = (Vec::new(), Vec::new());
+    while texts.len() < 4 || lines.is_empty() {
+        let event = stream.next().await.unwrap().unwrap();
+        let event: RoomEvent = serde_json::from_str(&event.data).unwrap();
+        texts.extend(event.message.map(|message| format!("{} {}", event.seat, message.text)));
+        lines.extend(event.wire);
+    }
+    texts.sort();
+    assert_eq!(texts, ["a and bye", "a hello", "b and bye", "b hello"]);
+    assert_eq!((&*lines[0].operation, &*lines[0].direction), ("SendMessage", "in"));
+    assert!(lines[0].payload.as_ref().is_some_and(|payload| payload.contains("and bye")), "{lines:?}");
+    let lease = SeatLeaving { lease: bob.lease };
+    client.ok(LeaveSeat { name: name(), seat: seat(), lease: lease.clone() }).await;
+    client.refused(LeaveSeat { name: name(), seat: seat(), lease }, "is over").await;
 }

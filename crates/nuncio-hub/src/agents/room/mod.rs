@@ -1,13 +1,24 @@
-//! Seats of rooms as agents.
+//! Seats of rooms as agents, and agents as parties of rooms.
+//!
+//! Reading order: this file (a seat as an agent), `seated` (the agents in seats), `driver` (finds the rounds in which
+//! an agent speaks next), `turn` (one turn of an agent).
+
+mod driver;
+mod seated;
+mod turn;
 
 use std::sync::Arc;
 
 use anyhow::Result;
 use async_trait::async_trait;
-use nuncio_protocol::{AgentExtension, AgentSkill};
+use nuncio_protocol::{
+    AgentExtension, AgentSkill, CallContext, Interceptor, Next, Result as CallResult,
+    op::{Call, Reply},
+};
 use nuncio_server::Runtime;
 
-use super::{AgentFactory, Kind, Label, Prepared, kind::RuntimeSpec};
+pub(crate) use self::{driver::RoomDriver, seated::SeatedAgents};
+use super::{AgentFactory, Kind, Label, Prepared, delegation::Hop, kind::RuntimeSpec};
 use crate::{
     config,
     fleet::ServedAgent,
@@ -46,9 +57,13 @@ impl Kind for config::Seat {
         let label = Label::of(desired);
         label.put_on(&mut card);
         let executor = SeatExecutor { room: Arc::clone(&room), side };
-        let builder = Runtime::builder(card, executor).interceptor(SeatRules { room, side });
+        let circles = NoCircles(Hop::new(&factory.hub, &self.room.name));
+        let rules = SeatRules { room, side };
+        let builder = Runtime::builder(card, executor).interceptor(circles).interceptor(rules);
+        let seated = factory.seated.prepare(&self.room, self.is_second, factory).await?;
         let (rooms, settings) = (factory.rooms.clone(), Arc::clone(&self.room));
         let on_activate = move |served: &Arc<ServedAgent>| {
+            seated();
             if let Some(runtime) = served.runtime() {
                 rooms.activate(&settings, side, runtime);
             }
@@ -60,5 +75,18 @@ impl Kind for config::Seat {
     /// A room keeps its runtimes: its settings are read anew with each event.
     fn runtime_key(&self) -> String {
         format!("room {}", self.room.name)
+    }
+}
+
+/// Refuses messages that have come through the room before: an agent in a seat must not call its own room.
+struct NoCircles(Hop);
+
+#[async_trait]
+impl Interceptor for NoCircles {
+    async fn intercept(&self, cx: &mut CallContext, call: Call, next: Next<'_>) -> CallResult<Reply> {
+        if matches!(call, Call::SendMessage(_) | Call::SendStreamingMessage(_)) {
+            self.0.pass(&cx.hops)?;
+        }
+        next.run(cx, call).await
     }
 }
