@@ -97,7 +97,8 @@ impl Connection {
             self.more().await?;
         };
         let head = std::str::from_utf8(&self.buffer[self.taken..end])?;
-        if !head.starts_with("HTTP/1.1 200") {
+        let is_empty = head.starts_with("HTTP/1.1 204");
+        if !is_empty && !head.starts_with("HTTP/1.1 200") {
             bail!("unexpected answer: {head}");
         }
         let mut length = Length::Chunked;
@@ -109,7 +110,7 @@ impl Connection {
             }
         }
         self.taken = end + 4;
-        Ok(length)
+        Ok(if is_empty { Length::Known(0) } else { length })
     }
 
     /// Adds a chunk to the body; false at the last one.

@@ -13,6 +13,7 @@ mod http2;
 mod hub;
 mod keys;
 mod load;
+mod mailbox;
 mod place;
 mod process;
 mod push;
@@ -44,8 +45,10 @@ use crate::{
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Parts that can be measured alone.
-const PARTS: [&str; 11] =
-    ["requests", "memory", "scale", "fanout", "chunks", "stores", "keys", "size", "push", "hub", "attack"];
+const PARTS: [&str; 12] = [
+    "requests", "memory", "scale", "fanout", "chunks", "stores", "keys", "size", "push", "hub", "attack",
+    "mailbox",
+];
 
 #[derive(Parser)]
 struct Args {
@@ -54,7 +57,8 @@ struct Args {
     /// A tenth of the time; for a first look.
     #[arg(long)]
     quick: bool,
-    /// Only these parts: requests, memory, scale, fanout, chunks, stores, keys, size, push, hub, attack.
+    /// Only these parts: requests, memory, scale, fanout, chunks, stores, keys, size, push, hub, attack,
+    /// mailbox.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Requests in these bindings only.
@@ -113,6 +117,9 @@ enum Command {
         /// The hub takes at most so many bytes of memory.
         #[arg(long)]
         memory_limit: Option<usize>,
+        /// With a mailbox beside its agents.
+        #[arg(long)]
+        mailbox: bool,
     },
     /// A hub before an agent; started by the benchmark itself.
     Hub(hub::Between),
@@ -125,8 +132,8 @@ enum Command {
 impl Command {
     async fn run(self) -> Result<()> {
         match self {
-            Self::Serve { subject, data, push, key, memory_limit } => {
-                Box::pin(server::serve(subject, &data, push, key, memory_limit)).await
+            Self::Serve { subject, data, push, key, memory_limit, mailbox } => {
+                Box::pin(server::serve(subject, &data, push, key, memory_limit, mailbox)).await
             }
             Self::Hub(between) => Box::pin(between.serve()).await,
             Self::Clock => hub::clock().await,
@@ -183,6 +190,9 @@ async fn measure(args: &Args) -> Result<()> {
     }
     if wants("attack") {
         attack::measure(args, scale, &mut report).await?;
+    }
+    if wants("mailbox") {
+        mailbox::measure(args, scale, &mut report).await?;
     }
     report.print();
     Ok(())

@@ -141,7 +141,7 @@ impl fmt::Display for Wire {
 }
 
 /// A place that is patched: as wide as an id.
-const HOLE: &str = "00000000-0000-4000-8000-000000000000";
+pub(crate) const HOLE: &str = "00000000-0000-4000-8000-000000000000";
 
 /// A request with holes: of HTTP/1.1 all of it, of gRPC the message with its length before it.
 pub(crate) struct Template {

@@ -15,7 +15,7 @@ use nuncio_hub::{
     config::{Config, Data, Durability, Limits, Push, Storage},
 };
 
-use crate::{bare, bare_tonic, place::Place, process, request::AGENT};
+use crate::{bare, bare_tonic, mailbox, place::Place, process, request::AGENT};
 
 /// Finished tasks that the hub keeps by default.
 pub(crate) const KEEP: usize = 100_000;
@@ -111,6 +111,11 @@ impl Server {
         Self::start_in(Place::new(subject)?, subject, &["--key"])
     }
 
+    /// The same with a mailbox.
+    pub(crate) fn start_with_mailbox(subject: Subject) -> Result<Self> {
+        Self::start_in(Place::new(subject)?, subject, &["--mailbox"])
+    }
+
     /// A hub on all cores that takes at most so many bytes of memory. The generator is on all cores, too.
     pub(crate) fn start_limited(subject: Subject, memory: usize) -> Result<Self> {
         process::unpin(std::process::id());
@@ -200,6 +205,7 @@ pub(crate) async fn serve(
     push: Option<PathBuf>,
     key: bool,
     memory_limit_bytes: Option<usize>,
+    with_mailbox: bool,
 ) -> Result<()> {
     match subject {
         Subject::BareAxum | Subject::BareTonic => {
@@ -217,9 +223,11 @@ pub(crate) async fn serve(
                 _ => parse(data)?,
             };
             let enabled = push.is_some();
+            let agents = if with_mailbox { vec![mailbox::agent()?] } else { Vec::new() };
             let hub = Hub::bind(Config {
                 data: Storage { key_file: push, ..Storage::of(data) },
                 demo: true,
+                agents,
                 // Version 0.3 of gRPC cannot say which agent is meant.
                 default_agent: Some(AGENT.to_owned()),
                 drain_grace: Duration::ZERO,

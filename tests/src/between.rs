@@ -5,7 +5,9 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use nuncio_client::{Client, Credentials};
 use nuncio_hub::{
     Hub, Keyring, NewApiKey,
-    config::{Agent, AgentKind, AgentOrigin, Anonymous, Config, Identity, Mode, Push, Secret, Upstream},
+    config::{
+        Agent, AgentKind, AgentOrigin, Anonymous, Config, Identity, Mailbox, Mode, Push, Secret, Upstream,
+    },
 };
 use nuncio_protocol::{A2aService, Binding, Version};
 use tokio::{sync::oneshot, task::JoinHandle};
@@ -17,7 +19,7 @@ use crate::world::{By, CALLER, connect, direct};
 pub const HUB: &str = "hub";
 
 /// The name of the agent at this hub.
-const AGENT: &str = "scripted";
+pub const AGENT: &str = "scripted";
 
 /// An agent that comes with every hub.
 const ECHO: &str = "echo";
@@ -65,6 +67,18 @@ impl Between {
             default_agent: Some(AGENT.to_owned()),
             identity: Identity { anonymous: Anonymous::Always, ..Identity::default() },
             push: Push { enabled: pushes, allow_private: true, ..Push::default() },
+            drain_grace: Duration::ZERO,
+            ..Config::new(([127, 0, 0, 1], 0).into())
+        };
+        Self::run(config, AGENT).await
+    }
+
+    /// Starts it with a mailbox under the name of the agent, whose worker needs no key.
+    pub async fn mailbox() -> Self {
+        let kind = AgentKind::Mailbox(Box::<Mailbox>::default());
+        let config = Config {
+            agents: vec![Agent::new(AGENT.parse().unwrap(), kind, AgentOrigin::File)],
+            identity: Identity { anonymous: Anonymous::Always, ..Identity::default() },
             drain_grace: Duration::ZERO,
             ..Config::new(([127, 0, 0, 1], 0).into())
         };

@@ -15,7 +15,8 @@
 //! [`between`] (a hub before it), [`transcript`] (what was observed, comparable between ways), [`process`] (children
 //! that end with the test), [`hub`] (the binary), [`receiver`] (of notifications, that does what it is told),
 //! [`forward`], [`forgetful`] and [`chance`] (what goes wrong), [`peer`] (the official SDKs), [`issuer`] (of tokens),
-//! [`mailbox`] (the hub of a worker),
+//! [`mailbox`] (the hub of a worker), [`post_office`] (the hub with mailboxes and plain workers),
+//! [`torn`] (what lies between them and cuts),
 //! [`webhook`] (our receiver), [`raw`] and [`http2`] (what no client would send).
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
 
@@ -30,9 +31,11 @@ pub mod hub;
 pub mod issuer;
 pub mod mailbox;
 pub mod peer;
+pub mod post_office;
 pub mod process;
 pub mod raw;
 pub mod receiver;
+pub mod torn;
 pub mod transcript;
 pub mod webhook;
 pub mod world;

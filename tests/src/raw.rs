@@ -91,6 +91,25 @@ impl Raw {
         answer(request.body(body.into())).await
     }
 
+    /// The same over a line that may be cut: `None` without a whole answer.
+    ///
+    /// # Panics
+    /// When neither an answer comes nor its loss.
+    pub async fn try_ask(
+        &self,
+        verb: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Vec<u8>>,
+    ) -> Option<Answer> {
+        let verb = verb.parse().expect("a verb");
+        let request = self.client.request(verb, format!("{}{path}", self.url)).headers(map(headers));
+        let response = within("an answer or its loss", request.body(body.into()).send()).await.ok()?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let body = within("the body or its loss", response.bytes()).await.ok()?;
+        Some(Answer { status, headers, body: String::from_utf8_lossy(&body).into_owned() })
+    }
+
     /// Posts a body; JSON, unless the headers say otherwise.
     ///
     /// # Panics

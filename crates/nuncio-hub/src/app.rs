@@ -212,7 +212,7 @@ impl Hub {
         let pull = PullApi {
             mailboxes: Arc::clone(&mailboxes),
             identity: Arc::clone(&identity),
-            body_bytes: config.limits.body_bytes,
+            options: options.clone(),
         };
         routes.add_all(RouteAccess::Protocol, [pull.route()])?;
         let local = |address| HostNames { proxies: Vec::new(), follow: false, ..names(&config, address) };

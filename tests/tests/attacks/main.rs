@@ -6,6 +6,7 @@
 //! | `limited` | the worst bodies for a hub with little memory |
 //! | `lists` | lists of large tasks by callers that do not read them |
 //! | `memory` | bodies that would take many times their size once decoded |
+//! | `workers` | workers of mailboxes: keys of others, leases that are over, lines of every kind |
 //!
 //! `NUNCIO_BIN` names the binary to attack, such as the release build; else it is the one that cargo
 //! builds. `NUNCIO_ATTACKS=long` makes the run long.
@@ -19,6 +20,7 @@
 mod limited;
 mod lists;
 mod memory;
+mod workers;
 
 /// The long form has the largest bodies there may be. It is for the release binary: one without optimisations takes
 /// many seconds for each.

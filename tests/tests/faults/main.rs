@@ -11,6 +11,7 @@
 //! | `behind` | kills, while the agents are behind the hub and go on, whether they know repeats or not |
 //! | `reload`, `moody` | a configuration that is rewritten under load |
 //! | `rooms` | kills in the middle of a conversation of two callers |
+//! | `workers` | kills of a hub and of the workers of its mailboxes; two hubs that are one mailbox |
 //! | `pair` | two hubs on one database, one of which dies |
 //! | `once` | programs that count their runs: under one key there is one, whatever is killed, at however many hubs |
 //! | `push` | all of that, and bad receivers, while notifications are on their way |
@@ -39,6 +40,7 @@ mod push;
 mod reload;
 mod rooms;
 mod verify;
+mod workers;
 
 use std::{net::SocketAddr, path::Path};
 

@@ -157,6 +157,8 @@ impl Shared {
     /// Sends lines in order, for as long as the lease lives.
     async fn send_lines(self: Arc<Self>) {
         let mut failures = 0;
+        // A hub that refuses the end as well takes nothing.
+        let mut has_given_up = false;
         loop {
             let written = self.written.notified();
             let batch = self.outbox.lock().batch();
@@ -175,13 +177,20 @@ impl Shared {
                 }
                 Ok(Updated::Gap(have)) => self.go_on_after(have),
                 Ok(Updated::TooLarge) => {
-                    if !self.outbox.lock().shrink(&batch) {
-                        let why =
-                            format!("a line of {} bytes is larger than the hub accepts", batch.body.len());
-                        self.outbox.lock().replace_from(batch.first, Line::failed(why));
+                    if self.outbox.lock().shrink(&batch) {
+                        continue;
                     }
+                    let why = format!("a line of {} bytes is larger than the hub accepts", batch.body.len());
+                    if std::mem::replace(&mut has_given_up, true) {
+                        return self.lose(WorkerError::Invalid(why));
+                    }
+                    self.outbox.lock().replace_from(batch.first, Line::failed(why));
+                }
+                Ok(Updated::InvalidLine(_, why)) if has_given_up => {
+                    return self.lose(WorkerError::Invalid(why));
                 }
                 Ok(Updated::InvalidLine(number, why)) => {
+                    has_given_up = true;
                     tracing::warn!(lease = %self.lease, number, why, "the hub cannot read a line; the task fails");
                     self.outbox.lock().replace_from(number.max(batch.first), Line::failed(why));
                 }

@@ -21,7 +21,7 @@ const COPIES: usize = 3;
 
 /// A whole body, with its reservation in the memory account. The last clone releases that.
 #[derive(Clone, Debug)]
-pub(super) struct ReadBody {
+pub struct ReadBody {
     pub(super) bytes: Bytes,
     memory: Option<Arc<MemoryReservation>>,
 }
@@ -37,13 +37,22 @@ impl ReadBody {
         Self { bytes, memory: self.memory.clone() }
     }
 
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
     /// True if it is decoded on a blocking thread.
     pub(super) fn is_large(&self) -> bool {
         self.bytes.len() >= LARGE
     }
 
     /// Decodes the bytes: in place if they are few, otherwise on a blocking thread.
-    pub(super) async fn decode<T: Send + 'static>(
+    ///
+    /// # Errors
+    /// The error of `decode`.
+    pub async fn decode<T: Send + 'static>(
         &self,
         decode: impl FnOnce(Bytes) -> Result<T> + Send + 'static,
     ) -> Result<T> {
@@ -81,8 +90,11 @@ impl ReadBody {
     }
 }
 
-/// Reads the whole body, if it is not too large and arrives in time.
-pub(super) async fn read(body: Body, options: &BindOptions) -> Result<ReadBody> {
+/// Reads the whole body, if it is not too large, arrives in time, and finds room in the memory account.
+///
+/// # Errors
+/// `PayloadTooLarge`, `DeadlineExceeded`, `ResourceExhausted`, or `InvalidRequest` if it breaks off.
+pub async fn read(body: Body, options: &BindOptions) -> Result<ReadBody> {
     let mut body = pin!(collect(body, options));
     // The body has nearly always arrived already, and then needs no timer.
     match (&mut body).now_or_never() {

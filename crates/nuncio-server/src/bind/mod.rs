@@ -42,8 +42,8 @@ use nuncio_protocol::{
 
 #[cfg(feature = "grpc")]
 pub use self::grpc::{Grpc, is_grpc, unimplemented};
-use self::{card::Cards, directory::unknown_tenant, version::Spoken};
 pub use self::{
+    body::{ReadBody, read as read_body},
     card::{CardSigner, PublicBase},
     directory::Directory,
     document::Document,
@@ -52,6 +52,7 @@ pub use self::{
     sealed::{AnswerForm, Relay, SealedCall, Subject},
     shared_root::SharedRoot,
 };
+use self::{card::Cards, directory::unknown_tenant, version::Spoken};
 use crate::{
     memory::{MemoryAccount, MemoryReservation, MemoryUse, exhausted},
     size,

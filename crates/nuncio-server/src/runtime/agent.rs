@@ -130,6 +130,15 @@ impl RuntimeAgent {
         Ok(card)
     }
 
+    /// The refusal of an entry for a task that nothing executes.
+    pub(super) fn over_limit(&self) -> Error {
+        let max = self.rules().max_task_bytes;
+        let why = format!(
+            "the task would exceed its limit of {max} bytes (max_task_bytes); write less, or its end"
+        );
+        Error::new(ErrorKind::ResourceExhausted, why)
+    }
+
     /// The error of an event that would make its task larger than `max_task_bytes`.
     pub(super) fn too_large(&self) -> Error {
         let max = self.rules().max_task_bytes;

@@ -21,9 +21,13 @@ use super::{
 use crate::{
     clock::now,
     id::new_id,
+    memory::exhausted,
     size,
     store::{Attached, Commit, IdempotencyKey, RecordChange, Scope, StoredTurn, Webhook},
 };
+
+/// Bytes of the end of a parked task that is accepted whatever the task's limit.
+const MAX_END_BYTES: usize = 4 << 10;
 
 /// The author of an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -396,7 +400,7 @@ impl Recorder {
                 update.status.timestamp.get_or_insert(now);
             }
             let bytes = size::event(&event);
-            if writer == EventAuthor::Executor {
+            if writer == EventAuthor::Executor && !self.ends_parked(&event, bytes) {
                 self.refuse_too_large(state, bytes)?;
             }
             fold(&mut task, &event, now).map_err(refusal)?;
@@ -437,15 +441,27 @@ impl Recorder {
         (batch, refused)
     }
 
+    /// True for the short end of a parked task. It is never too large: without it the task would have no end.
+    fn ends_parked(&self, event: &Event, bytes: usize) -> bool {
+        let ends = || event.status().is_some_and(|status| status.state.is_terminal());
+        self.parks && bytes <= MAX_END_BYTES && ends()
+    }
+
     /// Stops the execution if an event of this size would exceed the task's limit or the memory account.
     /// Earlier events are kept. The runtime's own entries are not limited: they are few and small, and one of
-    /// them holds the reason.
+    /// them holds the reason. A parked task has no execution: its writer is refused, and may write less or the end.
     fn refuse_too_large(&self, state: &mut LiveState, bytes: usize) -> Result<()> {
         if state.bytes.get().saturating_add(bytes) > self.core.agent.rules().max_task_bytes {
+            if self.parks {
+                return Err(self.core.agent.over_limit());
+            }
             state.stop(Stop::TooLarge);
             return Err(self.core.agent.too_large());
         }
         if !state.bytes.may_grow(bytes) {
+            if self.parks {
+                return Err(exhausted());
+            }
             state.stop(Stop::OutOfMemory);
             return Err(super::out_of_memory());
         }

@@ -126,6 +126,7 @@ timed! { Outbox {
 timed! { Records {
     Read record(kind: &str, key: &str) -> Option<Record>;
     Read records(query: &RecordQuery) -> Vec<Record>;
+    Read count_records(query: &RecordQuery) -> usize;
     Write put_records(puts: Vec<PutRecord>) -> Vec<Result<u64, Refused>>;
     Write delete_record(kind: &str, key: &str, expect: Expect) -> Result<bool, Refused>;
     Write prune_records(kind: &str, before: Timestamp, limit: usize) -> usize;

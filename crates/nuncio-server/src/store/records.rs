@@ -28,6 +28,11 @@ pub trait Records: Send + Sync + 'static {
     /// Records of a kind, in the order of their keys.
     async fn records(&self, query: &RecordQuery) -> Result<Vec<Record>, StoreError>;
 
+    /// The number of records that [`Self::records`] lists for this query, without reading them.
+    async fn count_records(&self, query: &RecordQuery) -> Result<usize, StoreError> {
+        Ok(self.records(query).await?.len())
+    }
+
     /// Writes records in one transaction. Each is accepted or refused by itself, checked against the state
     /// that those before it have left. Returns for each its new version, or [`Refused::Version`] with the
     /// stored version (0: none). After an error it is unknown which ones were written.

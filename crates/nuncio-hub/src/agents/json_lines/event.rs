@@ -3,13 +3,16 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use nuncio_protocol::{
     Artifact, Event, Message, Part, Role, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent,
 };
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
 
 /// The content of a line.
 #[derive(Clone, PartialEq, Debug)]
@@ -56,17 +59,82 @@ const STATES: &[(&str, TaskState)] = &[
 /// Minimum similarity of a key that is suggested for an unknown one.
 const ALIKE: f64 = 0.7;
 
+/// Members of a line that are kept. There are fewer known ones, so that of more one is unknown.
+const MAX_MEMBERS: usize = 32;
+
+/// The members of a line, whose values stay text: a tree of values takes many times the memory of its text.
+pub(in crate::agents) struct Members<'a>(BTreeMap<String, &'a RawValue>);
+
+impl<'a> Members<'a> {
+    /// Reads a line as an object.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(in crate::agents) fn read(line: &'a [u8]) -> Result<Self, String> {
+        serde_json::from_slice(line)
+            .map_err(|_| "is no JSON object; expected an object such as {\"text\": \"…\"}".to_owned())
+    }
+
+    /// The value of the only member, if it has this name.
+    pub(in crate::agents) fn only(&self, name: &str) -> Option<&'a RawValue> {
+        self.0.get(name).copied().filter(|_| self.0.len() == 1)
+    }
+
+    fn remove(&mut self, name: &str) -> Option<&'a RawValue> {
+        self.0.remove(name)
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read;
+        impl<'de> Visitor<'de> for Read {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let mut members = BTreeMap::new();
+                while let Some(name) = map.next_key()? {
+                    if members.len() < MAX_MEMBERS {
+                        members.insert(name, map.next_value()?);
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
+                    }
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Read)
+    }
+}
+
 /// Parses a line.
 ///
 /// # Errors
 /// The problem, and the expected form.
 pub(in crate::agents) fn parse(line: &[u8]) -> Result<Said, String> {
-    let Ok(Value::Object(mut members)) = serde_json::from_slice(line) else {
-        return Err("is no JSON object; expected an object such as {\"text\": \"…\"}".to_owned());
-    };
+    said(Members::read(line)?)
+}
+
+/// Reads the members of a line.
+///
+/// # Errors
+/// The problem, and the expected form.
+pub(in crate::agents) fn said(mut members: Members<'_>) -> Result<Said, String> {
     let form = form(&members)?;
     // Present: `form` found it.
-    let value = members.remove(form).unwrap_or_default();
+    let value = members.remove(form).unwrap_or(RawValue::NULL);
     match form {
         "status" => {
             let text = members.remove("text").map(|text| words("text", text));
@@ -74,7 +142,7 @@ pub(in crate::agents) fn parse(line: &[u8]) -> Result<Said, String> {
             match (text, parts) {
                 (Some(_), Some(_)) => Err("has both \"text\" and \"parts\"; expected one of them".to_owned()),
                 (said, None) | (None, said) => {
-                    Ok(Said::Status(state(&value)?, said.transpose()?.unwrap_or_default()))
+                    Ok(Said::Status(state(value)?, said.transpose()?.unwrap_or_default()))
                 }
             }
         }
@@ -89,7 +157,7 @@ pub(in crate::agents) fn parse(line: &[u8]) -> Result<Said, String> {
             check(&artifact)?;
             Ok(Said::Artifact { artifact, append: append.unwrap_or(false), last: last.unwrap_or(whole) })
         }
-        "message" if value.is_object() => {
+        "message" if value.get().starts_with('{') => {
             let message = own(read(form, value)?)?;
             Ok(Said::Event(Event::Message(Arc::new(message))))
         }
@@ -120,19 +188,19 @@ pub(in crate::agents) fn parse(line: &[u8]) -> Result<Said, String> {
 }
 
 /// Finds the member that identifies the form, and refuses members that the form does not allow.
-fn form(members: &Map<String, Value>) -> Result<&'static str, String> {
-    if members.contains_key("task") {
+fn form(members: &Members<'_>) -> Result<&'static str, String> {
+    if members.contains("task") {
         return Err("has \"task\": the hub makes the task; say its status and its artifacts".to_owned());
     }
     let known = || FORMS.iter().flat_map(|(form, beside)| std::iter::once(form).chain(*beside)).copied();
-    if let Some(unknown) = members.keys().find(|key| !known().any(|known| known == key.as_str())) {
+    if let Some(unknown) = members.names().find(|key| !known().any(|known| known == *key)) {
         return Err(format!("has the unknown key {}{}", quote(unknown), suggestion(unknown, known())));
     }
-    let Some((form, beside)) = FORMS.iter().find(|(form, _)| members.contains_key(*form)) else {
+    let Some((form, beside)) = FORMS.iter().find(|(form, _)| members.contains(form)) else {
         let forms: Vec<&str> = FORMS.iter().map(|(form, _)| *form).collect();
         return Err(format!("has no known key; expected one of {}", forms.join(", ")));
     };
-    match members.keys().find(|key| *key != form && !beside.contains(&key.as_str())) {
+    match members.names().find(|key| key != form && !beside.contains(key)) {
         Some(other) => Err(format!("has both {form:?} and {other:?}, which do not go together")),
         None => Ok(form),
     }
@@ -152,15 +220,15 @@ fn quote(word: &str) -> String {
     format!("{:?}", word.chars().take(40).collect::<String>())
 }
 
-fn state(value: &Value) -> Result<TaskState, String> {
-    let word = value.as_str().unwrap_or_default();
+fn state(value: &RawValue) -> Result<TaskState, String> {
+    let word: String = serde_json::from_str(value.get()).unwrap_or_default();
     let plain = word.trim_start_matches("TASK_STATE_").to_lowercase().replace('_', "-");
     let known = STATES.iter().find(|(name, _)| *name == plain).map(|(_, state)| *state);
     known.ok_or_else(|| {
         let names = || STATES.iter().map(|(name, _)| *name);
         let hint = suggestion(&plain, names());
         let names: Vec<&str> = names().collect();
-        format!("has the status {}{hint}; expected one of {}", quote(word), names.join(", "))
+        format!("has the status {}{hint}; expected one of {}", quote(&word), names.join(", "))
     })
 }
 
@@ -196,22 +264,27 @@ fn own(message: Message) -> Result<Message, String> {
 }
 
 /// Reads text, or an array of parts. Null and empty text give no parts.
-fn words(key: &str, value: Value) -> Result<Vec<Part>, String> {
-    match value {
-        Value::Null => Ok(Vec::new()),
-        Value::String(text) if text.is_empty() => Ok(Vec::new()),
-        Value::String(text) => Ok(vec![Part::text(text)]),
-        Value::Array(_) => read(key, value),
-        Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
-            Err(format!("has a wrong value in {key:?}; expected text, or an array of parts"))
+fn words(key: &str, value: &RawValue) -> Result<Vec<Part>, String> {
+    match value.get().as_bytes().first() {
+        Some(b'n') => Ok(Vec::new()),
+        Some(b'"') => {
+            let text: String = read(key, value)?;
+            Ok(if text.is_empty() { Vec::new() } else { vec![Part::text(text)] })
         }
+        Some(b'[') => read(key, value),
+        Some(_) | None => Err(format!("has a wrong value in {key:?}; expected text, or an array of parts")),
     }
 }
 
-fn flag(members: &mut Map<String, Value>, key: &str) -> Result<Option<bool>, String> {
+fn flag(members: &mut Members<'_>, key: &str) -> Result<Option<bool>, String> {
     members.remove(key).map(|value| read(key, value)).transpose()
 }
 
-fn read<T: DeserializeOwned>(key: &str, value: Value) -> Result<T, String> {
-    serde_json::from_value(value).map_err(|error| format!("has a wrong value in {key:?}: {error}"))
+fn read<T: DeserializeOwned>(key: &str, value: &RawValue) -> Result<T, String> {
+    serde_json::from_str(value.get()).map_err(|error| {
+        // The position is one within the value, not within the line.
+        let error = error.to_string();
+        let why = error.split_once(" at line ").map_or(&*error, |(why, _)| why);
+        format!("has a wrong value in {key:?}: {why}")
+    })
 }

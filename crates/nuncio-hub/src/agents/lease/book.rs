@@ -33,6 +33,14 @@ pub(in crate::agents) const PAGE: usize = 256;
 /// The first read of a claim: most find their turn among few.
 pub(in crate::agents) const FIRST_PAGE: usize = 16;
 
+/// Turns in the order of their arrival.
+#[derive(Debug)]
+pub(in crate::agents) struct TurnPage {
+    pub(in crate::agents) turns: Vec<Kept>,
+    /// The place after which there may be more.
+    pub(in crate::agents) next: Option<String>,
+}
+
 /// A row with its key and the version that was read.
 #[derive(Clone, Debug)]
 pub(in crate::agents) struct Kept {
@@ -105,11 +113,13 @@ impl Book {
     pub(in crate::agents) async fn page(
         &self,
         mailbox: &str,
-        after: Option<TurnId>,
+        after: Option<String>,
         limit: usize,
-    ) -> Result<Vec<Kept>, StoreError> {
-        let after = after.map(|turn| key(mailbox, turn));
+    ) -> Result<TurnPage, StoreError> {
         let records = self.list(TURN, mailbox, after, limit).await?;
+        // By the rows that were read, whatever is in them: one that is damaged must not hide those behind it.
+        let last = records.last().filter(|_| records.len() >= limit);
+        let next = last.map(|record| record.key.clone());
         let kept = |record: Record| {
             let turn = turn_of(mailbox, &record.key)?;
             match decode(&record) {
@@ -120,7 +130,15 @@ impl Book {
                 }
             }
         };
-        Ok(records.into_iter().filter_map(kept).collect())
+        Ok(TurnPage { turns: records.into_iter().filter_map(kept).collect(), next })
+    }
+
+    /// The number of turns of a mailbox, at most `limit`.
+    pub(in crate::agents) async fn count(&self, mailbox: &str, limit: usize) -> Result<usize, StoreError> {
+        let prefix = format!("{mailbox}/");
+        self.store
+            .count_records(&RecordQuery { kind: TURN.into(), prefix, limit, ..RecordQuery::default() })
+            .await
     }
 
     async fn list(

@@ -19,7 +19,7 @@ mod scan;
 mod wakes;
 
 pub(super) use self::{
-    book::{Book, FIRST_PAGE, Kept, PAGE, Poison, Tombstone, changes, key, now_millis},
+    book::{Book, FIRST_PAGE, Kept, PAGE, Poison, Tombstone, TurnPage, changes, key, now_millis},
     row::{CallData, LeaseId, NewMemo, Owner, Stage, Trace, TurnId, TurnRow},
     rules::{Due, Rules, millis},
     scan::{Found, Scan},

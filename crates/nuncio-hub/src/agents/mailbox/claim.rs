@@ -18,11 +18,14 @@ use super::{
 };
 use crate::agents::{
     json_lines::input::{Input, Parts},
-    lease::{Due, FIRST_PAGE, Found, Kept, PAGE, Scan, Stage, key},
+    lease::{Due, FIRST_PAGE, Found, Kept, PAGE, Scan, Stage, TurnPage, key},
 };
 
 /// Claims of one mailbox that may wait at this hub.
 const MAX_WAITING_CLAIMS: usize = 1_000;
+
+/// Growth of the pages that a claim reads, from the first one on.
+const PAGE_GROWTH: usize = 4;
 
 /// The longest pause between two looks of a claim that waits: a lease may end meanwhile.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -122,9 +125,8 @@ impl Mailboxes {
         let mut scan = Scan::new(rules.serial);
         let (mut after, mut limit) = (None, FIRST_PAGE);
         loop {
-            let page = self.book.page(name, after, limit).await?;
-            let (is_last, last) = (page.len() < limit, page.last().map(|kept| kept.turn));
-            for kept in page {
+            let TurnPage { turns, next } = self.book.page(name, after, limit).await?;
+            for kept in turns {
                 let now = self.now();
                 let mut row = kept.row.clone();
                 match row.due(&rules, now, self.grace(&rules)) {
@@ -147,10 +149,11 @@ impl Mailboxes {
                     return Ok(Some(kept));
                 }
             }
-            if is_last {
+            if next.is_none() {
                 return Ok(None);
             }
-            (after, limit) = (last, PAGE);
+            // Few leases are before the first free turn, unless there are many workers.
+            (after, limit) = (next, (limit * PAGE_GROWTH).min(PAGE));
         }
     }
 
@@ -159,9 +162,8 @@ impl Mailboxes {
         let mut after = None;
         loop {
             let page = self.book.page(&mailbox.name, after, PAGE).await?;
-            let is_last = page.len() < PAGE;
-            after = page.last().map(|kept| kept.turn);
-            for kept in page {
+            after = page.next;
+            for kept in page.turns {
                 let is_own = kept.row.stage != Stage::Waiting
                     && kept.row.holder.as_ref() == Some(&claim.worker)
                     && (claim.key.is_none() || kept.row.claim != claim.key);
@@ -169,7 +171,7 @@ impl Mailboxes {
                     self.end_lease(mailbox, &kept).await?;
                 }
             }
-            if is_last {
+            if after.is_none() {
                 return Ok(());
             }
         }

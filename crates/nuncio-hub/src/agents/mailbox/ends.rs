@@ -196,15 +196,14 @@ impl Mailboxes {
         let (mut level, mut after) = (Level::default(), None);
         loop {
             let page = self.book.page(&mailbox.name, after, PAGE).await?;
-            let is_last = page.len() < PAGE;
-            after = page.last().map(|kept| kept.turn);
-            for kept in page {
+            after = page.next;
+            for kept in page.turns {
                 level.add(&kept);
                 if let Some(due) = kept.row.due(&rules, self.now(), self.grace(&rules)) {
                     self.settle(mailbox, &kept, due).await?;
                 }
             }
-            if is_last {
+            if after.is_none() {
                 break;
             }
         }

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::agents::{
     hex::random_hex,
-    lease::{Book, CallData, Kept, Owner, PAGE, Stage, Trace, TurnId, TurnRow, key, millis},
+    lease::{Book, CallData, Owner, Stage, Trace, TurnId, TurnRow, key, millis},
 };
 
 /// `Retry-After` of a mailbox that is full.
@@ -52,7 +52,7 @@ impl Executor for MailboxExecutor {
             Ok(passage) => passage,
             Err(error) => return out.refuse(error),
         };
-        if self.is_full().await? {
+        if !mailboxes.admits(mailbox).await? {
             let why =
                 format!("the mailbox {} is full: its workers are behind; try again later", mailbox.name);
             return out
@@ -117,16 +117,6 @@ impl Executor for MailboxExecutor {
 }
 
 impl MailboxExecutor {
-    async fn is_full(&self) -> Result<bool> {
-        let most = match self.mailbox.seems_full() {
-            Fullness::Room => return Ok(false),
-            Fullness::Full => return Ok(true),
-            Fullness::Unknown => self.mailbox.settings.load().max_waiting,
-        };
-        let turns = self.mailboxes.count(&self.mailbox).await?;
-        Ok(turns >= most)
-    }
-
     /// Takes a turn out of the mailbox, after its worker has stopped or its time is over.
     async fn withdraw(&self, turn: TurnId) -> Result<()> {
         let name = &*self.mailbox.name;
@@ -163,19 +153,24 @@ impl MailboxExecutor {
 }
 
 impl Mailboxes {
-    /// Counts the turns of a mailbox.
-    pub(super) async fn count(&self, mailbox: &Mailbox) -> std::result::Result<usize, StoreError> {
-        let (mut turns, mut after) = (0, None);
-        loop {
-            let page: Vec<Kept> = self.book.page(&mailbox.name, after, PAGE).await?;
-            turns += page.len();
-            match page.last() {
-                Some(last) if page.len() == PAGE => after = Some(last.turn),
-                _ => break,
-            }
+    /// True if there is room for one more turn, which counts from now on.
+    pub(super) async fn admits(&self, mailbox: &Mailbox) -> std::result::Result<bool, StoreError> {
+        let most = mailbox.settings.load().max_waiting;
+        let is_shared = self.book.store().is_shared();
+        match mailbox.seems_full(is_shared) {
+            Fullness::Room => return Ok(true),
+            Fullness::Full => return Ok(false),
+            Fullness::Unknown => {}
         }
+        let turns = self.book.count(&mailbox.name, most).await?;
         mailbox.counted(turns);
-        Ok(turns)
+        Ok(turns < most)
+    }
+
+    /// Counts the turns of a mailbox.
+    #[cfg(test)]
+    pub(super) async fn count(&self, mailbox: &Mailbox) -> std::result::Result<usize, StoreError> {
+        self.book.count(&mailbox.name, usize::MAX >> 1).await
     }
 }
 

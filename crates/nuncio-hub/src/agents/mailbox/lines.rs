@@ -6,12 +6,15 @@ use nuncio_protocol::{Event, Part, TaskArtifactUpdateEvent, TaskState};
 use serde_json::Value;
 
 use crate::agents::json_lines::{
-    event::{self, Said},
+    event::{self, Members, Said},
     excerpt,
 };
 
 /// Lines of one body.
 const MAX_LINES: usize = 10_000;
+
+/// Parts in the lines of one body. A part may take twenty times the memory of its text.
+const MAX_PARTS: usize = 100_000;
 
 /// Bytes of a memo, as JSON.
 const MAX_MEMO_BYTES: usize = 16 << 10;
@@ -38,7 +41,7 @@ pub(super) struct WrongLine {
 
 /// Parses a body. Nothing of a body with a wrong line counts.
 pub(super) fn parse(body: &[u8]) -> Result<Vec<Line>, WrongLine> {
-    let mut lines = Vec::new();
+    let (mut lines, mut parts) = (Vec::new(), 0);
     let mut ended = false;
     let texts = body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
     for (at, text) in (0..).zip(texts) {
@@ -50,6 +53,10 @@ pub(super) fn parse(body: &[u8]) -> Result<Vec<Line>, WrongLine> {
             return Err(wrong(format!("is one too many: a body may have {MAX_LINES} lines")));
         }
         let line = parse_line(text).map_err(|why| wrong(format!("{why}: {}", excerpt(text))))?;
+        parts += line.parts();
+        if parts > MAX_PARTS {
+            return Err(wrong(format!("is one too many: the lines of a body may have {MAX_PARTS} parts")));
+        }
         ended = line.settles();
         lines.push(line);
     }
@@ -57,17 +64,13 @@ pub(super) fn parse(body: &[u8]) -> Result<Vec<Line>, WrongLine> {
 }
 
 fn parse_line(text: &[u8]) -> Result<Line, String> {
-    if let Ok(Value::Object(mut members)) = serde_json::from_slice(text)
-        && members.len() == 1
-        && let Some(memo) = members.remove("memo")
-    {
-        let bytes = memo.to_string().len();
-        if bytes > MAX_MEMO_BYTES {
-            return Err(format!("has a memo of {bytes} bytes; at most {MAX_MEMO_BYTES} are kept"));
-        }
-        return Ok(Line::Memo(memo));
+    let members = Members::read(text)?;
+    let Some(memo) = members.only("memo") else { return event::said(members).map(Line::from) };
+    let bytes = memo.get().len();
+    if bytes > MAX_MEMO_BYTES {
+        return Err(format!("has a memo of {bytes} bytes; at most {MAX_MEMO_BYTES} are kept"));
     }
-    event::parse(text).map(Line::from)
+    serde_json::from_str(memo.get()).map(Line::Memo).map_err(|error| format!("has a wrong memo: {error}"))
 }
 
 impl From<Said> for Line {
@@ -94,6 +97,18 @@ impl From<Said> for Line {
 }
 
 impl Line {
+    /// The number of its parts.
+    fn parts(&self) -> usize {
+        match self {
+            Self::Memo(_) | Self::Text { .. } => 0,
+            Self::Status(_, parts) => parts.len(),
+            Self::Event(Event::ArtifactUpdate(update)) => update.artifact.parts.len(),
+            Self::Event(event) => {
+                event.status().and_then(|status| status.message.as_ref()).map_or(0, |said| said.parts.len())
+            }
+        }
+    }
+
     /// True for the last line of a turn: a state that ends or interrupts the task.
     pub(super) fn settles(&self) -> bool {
         match self {

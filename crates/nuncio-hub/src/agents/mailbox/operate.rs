@@ -94,10 +94,9 @@ impl Mailboxes {
         let mut after = None;
         loop {
             let page = self.book.page(&mailbox.name, after, PAGE).await?;
-            let is_last = page.len() < PAGE;
-            after = page.last().map(|kept| kept.turn);
-            page.into_iter().for_each(&mut see);
-            if is_last {
+            after = page.next;
+            page.turns.into_iter().for_each(&mut see);
+            if after.is_none() {
                 return Ok(());
             }
         }

@@ -29,6 +29,7 @@ pub(super) enum Reason {
     Begun,
     Taken,
     TooLarge,
+    Timeout,
     Unavailable,
 }
 
@@ -40,6 +41,7 @@ impl Reason {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::Gap | Self::LeaseLost | Self::Begun | Self::Taken => StatusCode::CONFLICT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Timeout => StatusCode::REQUEST_TIMEOUT,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -55,6 +57,7 @@ impl Reason {
             Self::Begun => "The lease has begun",
             Self::Taken => "The name is taken",
             Self::TooLarge => "The body is too large",
+            Self::Timeout => "The body came too slowly",
             Self::Unavailable => "Unavailable",
         }
     }
@@ -133,6 +136,17 @@ impl From<WorkerRefusal> for Problem {
 }
 
 impl Problem {
+    /// The refusal of a body that was not read.
+    pub(super) fn of_body(error: &Error) -> Self {
+        let reason = match error.kind() {
+            ErrorKind::PayloadTooLarge => Reason::TooLarge,
+            ErrorKind::DeadlineExceeded => Reason::Timeout,
+            ErrorKind::ResourceExhausted | ErrorKind::Internal => return Self::unavailable(error.message()),
+            _ => Reason::Invalid,
+        };
+        Self::new(reason, error.message())
+    }
+
     /// The refusal of a write to a task by its runtime.
     pub(super) fn of_write(error: &Error) -> Self {
         match error.kind() {
@@ -140,6 +154,10 @@ impl Problem {
                 Self::lease_lost()
             }
             ErrorKind::Unavailable => Self::unavailable("the hub cannot write the task now; try again"),
+            // Of memory there may be more later, of the task's limit not.
+            ErrorKind::ResourceExhausted if error.retry_after().is_some() => {
+                Self::unavailable(error.message())
+            }
             ErrorKind::ResourceExhausted => Self::new(Reason::TooLarge, error.message()),
             _ => {
                 tracing::warn!(%error, "a line of a worker could not be recorded");

@@ -11,18 +11,19 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
-    body::{Body, to_bytes},
+    body::Body,
     extract::Request,
     response::{IntoResponse as _, Response},
     routing::{MethodRouter, any},
 };
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use nuncio_server::bind::{BindOptions, ReadBody, read_body};
 use serde::Serialize;
 
 use super::{
     card,
     claim::Claim,
+    lines,
     problem::{Problem, Reason},
     registry::{Mailbox, Mailboxes},
 };
@@ -50,7 +51,8 @@ const MAX_KEY_BYTES: usize = 255;
 pub(crate) struct PullApi {
     pub(crate) mailboxes: Arc<Mailboxes>,
     pub(crate) identity: Arc<Authenticator>,
-    pub(crate) body_bytes: usize,
+    /// The limits of bodies.
+    pub(crate) options: BindOptions,
 }
 
 /// A call.
@@ -95,7 +97,12 @@ impl PullApi {
             Call::Update(lease) => {
                 let first = first_line(headers)?;
                 let body = self.body(body).await?;
-                json(&self.mailboxes.update(&mailbox, &lease, first, &body).await?)
+                let lines = body.decode(|bytes| Ok(lines::parse(&bytes)));
+                let lines = lines.await.map_err(|error| Problem::of_body(&error))?;
+                // The memory of the body is reserved until its lines are stored.
+                let progress = self.mailboxes.write_lines(&mailbox, &lease, first, &lines).await?;
+                drop(body);
+                json(&progress)
             }
             Call::Heartbeat(lease) => {
                 json(&self.mailboxes.heartbeat(&mailbox, &lease, wait(headers)?).await?)
@@ -106,7 +113,7 @@ impl PullApi {
             }
             Call::Card => {
                 let body = self.body(body).await?;
-                card::publish(&self.mailboxes, &mailbox, body).await?;
+                card::publish(&self.mailboxes, &mailbox, body.bytes().clone()).await?;
                 Ok(StatusCode::NO_CONTENT.into_response())
             }
         }
@@ -129,11 +136,8 @@ impl PullApi {
         Ok(response)
     }
 
-    async fn body(&self, body: Body) -> Result<Bytes, Problem> {
-        to_bytes(body, self.body_bytes).await.map_err(|_| {
-            let why = format!("the body has more than {} bytes, or was cut off", self.body_bytes);
-            Problem::new(Reason::TooLarge, why)
-        })
+    async fn body(&self, body: Body) -> Result<ReadBody, Problem> {
+        read_body(body, &self.options).await.map_err(|error| Problem::of_body(&error))
     }
 }
 

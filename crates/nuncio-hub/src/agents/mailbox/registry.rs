@@ -34,6 +34,10 @@ const MAX_WORKERS: usize = 256;
 /// The age at which a count of turns is made anew before a message is refused because of it.
 const RECOUNT_AGE: Duration = Duration::from_secs(2);
 
+/// Hubs that may fill a mailbox of a shared store at the same time without exceeding its limit: each takes at most this
+/// part of the room that it has counted, and then counts again.
+const MAX_HUBS: usize = 8;
+
 /// All mailboxes of a hub.
 pub(crate) struct Mailboxes {
     pub(super) book: Book,
@@ -71,6 +75,8 @@ pub(crate) struct Mailbox {
 struct Count {
     turns: usize,
     at: Option<Instant>,
+    /// Messages that were accepted since.
+    accepted: usize,
 }
 
 impl Mailboxes {
@@ -194,18 +200,28 @@ impl Mailbox {
 
     /// Notes the number of turns, as counted now.
     pub(super) fn counted(&self, turns: usize) {
-        *self.count.lock() = Count { turns, at: Some(Instant::now()) };
+        *self.count.lock() = Count { turns, at: Some(Instant::now()), accepted: 0 };
     }
 
-    /// Notes a change of the number of turns.
+    /// Notes a change of the number of turns. For a shared store they are counted there.
     pub(super) fn count(&self, change: isize) {
         let mut count = self.count.lock();
         count.turns = count.turns.saturating_add_signed(change);
     }
 
-    /// True if the mailbox is full by a count that may be old.
-    pub(super) fn seems_full(&self) -> Fullness {
-        let (count, most) = (self.count.lock(), self.settings.load().max_waiting);
+    /// True if the mailbox is full by a count that may be old. In a shared store other hubs fill it as well, and empty
+    /// it.
+    pub(super) fn seems_full(&self, is_shared: bool) -> Fullness {
+        let (mut count, most) = (self.count.lock(), self.settings.load().max_waiting);
+        if is_shared {
+            let own = most.saturating_sub(count.turns) / MAX_HUBS;
+            let is_recent = count.at.is_some_and(|at| at.elapsed() < RECOUNT_AGE);
+            if !is_recent || count.accepted >= own {
+                return Fullness::Unknown;
+            }
+            count.accepted += 1;
+            return Fullness::Room;
+        }
         match count.at {
             Some(_) if count.turns < most => Fullness::Room,
             Some(at) if at.elapsed() < RECOUNT_AGE => Fullness::Full,

@@ -1,6 +1,7 @@
-//! Every row of the table of behaviour in `docs/mailboxes.md`, over a store in memory and one on disk.
+//! Every row of the table of behaviour in `docs/mailboxes.md`, over every store, and lines of hostile workers.
 
 mod ends;
+mod hostile;
 mod hubs;
 mod lines;
 mod order;
@@ -9,10 +10,11 @@ use std::{path::PathBuf, sync::Arc, sync::atomic::Ordering, time::Duration};
 
 use nuncio_protocol::{CallContext, Caller, Message, Part, SendMessageRequest, Task, TaskState};
 use nuncio_server::{
-    store::{MemoryStore, SqliteOptions, SqliteStore, Store},
-    testing::{Harness, Say, summary},
+    store::{MemoryStore, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store},
+    testing::{Harness, Say, postgres, summary},
 };
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
 use super::{
     claim::Claim,
@@ -33,14 +35,22 @@ const NAME: &str = "coder";
 enum Data {
     Memory(MemoryStore),
     Folder(PathBuf),
+    /// The URL of a database, which is made when it is opened first.
+    Database(OnceCell<String>),
 }
 
 impl Data {
     /// Empty data of each kind.
-    fn all() -> [Self; 2] {
+    fn all() -> [Self; 3] {
         let folder = std::env::temp_dir().join(format!("nuncio-mailbox-{}", random_hex::<8>()));
         std::fs::create_dir_all(&folder).unwrap();
-        [Self::Memory(MemoryStore::default()), Self::Folder(folder)]
+        [Self::Memory(MemoryStore::default()), Self::Folder(folder), Self::Database(OnceCell::new())]
+    }
+
+    /// Empty data of each kind that several hubs share.
+    fn shared() -> [Self; 2] {
+        let [memory, _, database] = Self::all();
+        [memory, database]
     }
 
     /// Empty data of one kind.
@@ -53,6 +63,10 @@ impl Data {
             Self::Memory(data) => Arc::new(data.another()),
             Self::Folder(folder) => {
                 Arc::new(SqliteStore::open(&folder.join("hub.db"), SqliteOptions::default()).await.unwrap())
+            }
+            Self::Database(url) => {
+                let url = url.get_or_init(postgres::database).await;
+                Arc::new(PostgresStore::connect(url, PostgresOptions::default()).await.unwrap())
             }
         }
     }

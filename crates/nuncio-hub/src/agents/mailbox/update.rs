@@ -3,7 +3,7 @@
 //! Every line is one transaction: the entry in the log of the task, and the row with the number of the line. The row
 //! is written only over the version that was read, so that a lease which is over writes nothing.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use nuncio_protocol::{
     Artifact, ErrorKind, Event, Message, Metadata, Part, TaskArtifactUpdateEvent, TaskId, TaskState,
@@ -20,7 +20,7 @@ use super::{
     WAITS_FOR, WORKER,
     claim::gone,
     executor::status,
-    lines::{self, Line},
+    lines::{self, Line, WrongLine},
     memo::TaskMemo,
     problem::{Problem, Reason},
     registry::{Mailbox, Mailboxes},
@@ -44,6 +44,9 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The name of the artifact with a worker's plain text.
 const TEXT_NAME: &str = "output";
+
+/// The beginning of the names of metadata that the hub writes.
+const HUB_METADATA: &str = "nuncio.";
 
 /// Lines of one lease.
 const MAX_LINES: u64 = 1_000_000;
@@ -91,6 +94,7 @@ impl From<nuncio_protocol::Error> for Unwritten {
 
 impl Mailboxes {
     /// Stores the lines of a worker, of which the first has this number. Lines that are stored already are dropped.
+    #[cfg(test)]
     pub(super) async fn update(
         self: &Arc<Self>,
         mailbox: &Arc<Mailbox>,
@@ -98,14 +102,24 @@ impl Mailboxes {
         first: u64,
         body: &[u8],
     ) -> Result<Progress, Problem> {
-        let lines = lines::parse(body);
+        self.write_lines(mailbox, lease, first, &lines::parse(body)).await
+    }
+
+    /// The same for lines that are parsed already.
+    pub(super) async fn write_lines(
+        self: &Arc<Self>,
+        mailbox: &Arc<Mailbox>,
+        lease: &LeaseId,
+        first: u64,
+        lines: &Result<Vec<Line>, WrongLine>,
+    ) -> Result<Progress, Problem> {
         for attempt in 1..=MAX_ATTEMPTS {
             let kept = match self.held(mailbox, lease).await? {
                 Held::Yes(kept) => *kept,
                 Held::Done(done) => return finished(done, first, lines.as_deref().unwrap_or_default()),
             };
             let have = kept.row.have;
-            let lines = match &lines {
+            let lines = match lines {
                 Ok(lines) => lines,
                 Err(wrong) => {
                     let number = first.saturating_add(wrong.at);
@@ -134,7 +148,9 @@ impl Mailboxes {
                 Err(Unwritten::Problem(problem)) => return Err(problem),
             }
         }
-        Err(Problem::unavailable("the lease was changed by others at the same time; send the lines again"))
+        Err(Problem::unavailable(
+            "the task or the lease is changed by others at the same time; send the lines again",
+        ))
     }
 
     /// Renews a lease, and answers when its wait is over, or as soon as there is something to tell.
@@ -265,7 +281,8 @@ impl Mailboxes {
                 self.drop_row(mailbox, kept).await?;
                 return Err(Problem::lease_lost().into());
             }
-            Err(error) => return Err(Problem::of_write(&error).into()),
+            // Unavailable: another hub is at work on the task, for a moment.
+            Err(error) => return Err(error.into()),
         };
         let mut row = kept.row.clone();
         row.renew(&mailbox.rules(), self.now());
@@ -306,9 +323,14 @@ impl Mailboxes {
             if line.settles() {
                 if row.open_text {
                     let piece = text_piece(kept, &row, String::new(), true);
-                    row.open_text = false;
+                    let closed = TurnRow { open_text: false, ..row.clone() };
                     // The number of the last line is stored with that line.
-                    entries.put(&row, piece).await?;
+                    match entries.put(&closed, piece).await {
+                        Ok(()) => row = closed,
+                        // A task that has reached its limit takes its end only.
+                        Err(Unwritten::Problem(problem)) if problem.reason == Reason::TooLarge => {}
+                        Err(error) => return Err(error),
+                    }
                 }
                 row.have += 1;
                 self.finish(&entries, &row, event).await?;
@@ -426,15 +448,22 @@ fn said_status(state: TaskState, parts: &[Part], out: &Emitter) -> Event {
     own(&status(state, message, Metadata::new()), out)
 }
 
-/// An event of a worker, whose message gets the ids of the task. The emitter sets those of the event.
+/// An event of a worker, whose message gets the ids of the task. The emitter sets those of the event. Metadata of the
+/// hub's is for the hub to write.
 fn own(event: &Event, out: &Emitter) -> Event {
     let mut event = event.clone();
-    if let Event::StatusUpdate(update) = &mut event
-        && let Some(message) = &mut update.status.message
-    {
-        let message = Arc::make_mut(message);
-        message.task_id = Some(out.task_id().clone());
-        message.context_id = Some(out.context_id().clone());
+    if let Event::StatusUpdate(update) = &mut event {
+        let reserved = |name: &str| name.starts_with(HUB_METADATA);
+        let forged: Vec<String> =
+            update.metadata.keys().filter(|name| reserved(name)).map(Cow::into_owned).collect();
+        for name in forged {
+            update.metadata.remove(&name);
+        }
+        if let Some(message) = &mut update.status.message {
+            let message = Arc::make_mut(message);
+            message.task_id = Some(out.task_id().clone());
+            message.context_id = Some(out.context_id().clone());
+        }
     }
     event
 }

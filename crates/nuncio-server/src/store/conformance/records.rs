@@ -231,6 +231,7 @@ pub async fn records_are_listed_by_prefix_in_the_order_of_their_bytes(store: Arc
                 let found: Vec<String> =
                     works(store.records(&query).await).into_iter().map(|record| record.key).collect();
                 assert_eq!(found, wanted, "{query:?}");
+                assert_eq!(works(store.count_records(&query).await), wanted.len(), "{query:?}");
             }
         }
     }

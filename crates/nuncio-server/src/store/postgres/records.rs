@@ -25,6 +25,9 @@ const LIST: &str = "SELECT key, version, at, value FROM records
 const LIST_BACKWARDS: &str = "SELECT key, version, at, value FROM records
   WHERE (kind, key) >= ($1, $2) AND (kind, key) < ($3, $4) ORDER BY kind DESC, key DESC LIMIT $5";
 
+const COUNT: &str = "SELECT count(*) FROM (SELECT FROM records
+  WHERE (kind, key) >= ($1, $2) AND (kind, key) < ($3, $4) LIMIT $5) AS found";
+
 /// Writes distinct records, in the locking order of all writers. Returns the versions found and the versions
 /// written. A record that another transaction has just created or deleted is missing in both: the next
 /// statement sees it.
@@ -105,6 +108,14 @@ impl Records for PostgresStore {
         let (first, last) = ((text(&from.0), text(&from.1)), (text(&to.0), text(&to.1)));
         let rows = self.reads().query(list, &[&first.0, &first.1, &last.0, &last.1, &limit]).await?;
         rows.iter().map(read).collect()
+    }
+
+    async fn count_records(&self, query: &RecordQuery) -> Result<usize, StoreError> {
+        let [from, to] = query.span();
+        let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
+        let (first, last) = ((text(&from.0), text(&from.1)), (text(&to.0), text(&to.1)));
+        let row = self.reads().query_opt(COUNT, &[&first.0, &first.1, &last.0, &last.1, &limit]).await?;
+        Ok(row.map_or(0, |row| usize::try_from(row.get::<_, i64>(0)).unwrap_or_default()))
     }
 
     async fn put_records(&self, puts: Vec<PutRecord>) -> RecordResults {

@@ -43,6 +43,18 @@ pub(super) fn list(db: &Connection, query: &RecordQuery) -> Result<Vec<Record>, 
     Ok(found)
 }
 
+/// The number of records that [`list`] finds.
+fn count(db: &Connection, query: &RecordQuery) -> Result<usize, StoreError> {
+    let mut count = db.prepare_cached(
+        "SELECT count(*) FROM (SELECT 1 FROM records WHERE (kind, key) >= (?1, ?2) AND (kind, key) < (?3, ?4)
+         LIMIT ?5)",
+    )?;
+    let [from, to] = query.span();
+    let found: i64 =
+        count.query_row(params![from.0, from.1, to.0, to.1, bounded(query.limit)], |row| row.get(0))?;
+    Ok(usize::try_from(found).unwrap_or_default())
+}
+
 fn read(row: &Row<'_>) -> Result<Record, StoreError> {
     let (version, value): (i64, Vec<u8>) = (row.get(1)?, row.get(3)?);
     Ok(Record { key: row.get(0)?, value: value.into(), version: version as u64, at: moment(row.get(2)?)? })
@@ -150,6 +162,11 @@ impl Records for SqliteStore {
     async fn records(&self, query: &RecordQuery) -> Result<Vec<Record>, StoreError> {
         let query = query.clone();
         self.readers.ask(move |db| list(db, &query)).await
+    }
+
+    async fn count_records(&self, query: &RecordQuery) -> Result<usize, StoreError> {
+        let query = query.clone();
+        self.readers.ask(move |db| count(db, &query)).await
     }
 
     async fn put_records(&self, puts: Vec<PutRecord>) -> Result<Vec<Result<u64, Refused>>, StoreError> {

@@ -1,5 +1,7 @@
 //! Waits and leases that are over, takeovers, and cancels.
 
+use nuncio_server::store::RecordQuery;
+
 use super::*;
 
 #[tokio::test]
@@ -63,7 +65,7 @@ async fn a_heartbeat_and_a_line_renew_a_lease() {
 /// Redelivery, a memo, how often it is lost; the end of the task, and whether it is poison.
 #[tokio::test]
 async fn a_lease_that_ends_after_its_first_line() {
-    for kind in 0..2 {
+    for kind in 0..3 {
         for (redeliver, memo, expected, poison) in [
             (false, false, "the worker was lost after it had begun", false),
             (true, false, "it was offered to workers 3 times", true),
@@ -138,7 +140,7 @@ async fn a_takeover_ends_a_lease_at_once() {
 /// The heartbeat waits when the takeover comes, and answers because of it: the wait is longer than any test.
 #[tokio::test]
 async fn a_heartbeat_that_waits_learns_of_a_takeover() {
-    let [data, _] = Data::all();
+    let [data, ..] = Data::all();
     let hub =
         Arc::new(Hub::new(&data, Settings { lease: Duration::from_secs(7200), ..Settings::default() }).await);
     hub.begin("hi").await;
@@ -154,7 +156,7 @@ async fn a_heartbeat_that_waits_learns_of_a_takeover() {
 
 #[tokio::test]
 async fn a_cancel_before_the_first_line_is_at_once() {
-    for kind in 0..2 {
+    for kind in 0..3 {
         for claimed in [false, true] {
             let data = Data::nth(kind);
             let hub = Hub::new(&data, Settings::default()).await;
@@ -176,7 +178,7 @@ async fn a_cancel_before_the_first_line_is_at_once() {
 
 #[tokio::test]
 async fn a_worker_is_told_of_a_cancel_and_may_end_the_task_in_its_own_words_or_stop() {
-    for kind in 0..2 {
+    for kind in 0..3 {
         for (line, expected) in
             [(Some(json!({"failed": "half of it is done"})), "failed"), (None, "canceled")]
         {
@@ -235,5 +237,61 @@ async fn an_erased_caller_leaves_no_turn() {
         assert_eq!(hub.turns().await, 1);
         assert_eq!(hub.claim().await.unwrap()["principal"], "bob");
         assert!(hub.claim().await.is_none());
+    }
+}
+
+/// A message that kills each worker before its first line.
+#[tokio::test]
+async fn a_message_that_was_offered_too_often_is_poison_though_nobody_has_begun() {
+    for data in Data::all() {
+        let hub = Hub::new(&data, Settings { max_attempts: 2, ..Settings::default() }).await;
+        let task = hub.begin("hi").await;
+        for attempt in 1..=2 {
+            assert_eq!(hub.claim().await.unwrap()["attempt"], attempt);
+            hub.later(Duration::from_secs(61));
+        }
+        assert!(hub.claim().await.is_none());
+        hub.sweep().await;
+        let told = hub.told(&task).await;
+        assert!(told.starts_with("failed \"it was offered to workers 2 times"), "{told}");
+        assert_eq!(hub.mailboxes.overview(NAME).await.unwrap().unwrap().poison.len(), 1);
+    }
+}
+
+/// What a worker has left is erased with the task: the memo in the row, and the one that the task keeps.
+#[tokio::test]
+async fn an_erased_caller_leaves_no_memo_and_no_poison() {
+    for data in Data::all() {
+        let hub = Hub::new(&data, Settings { max_attempts: 1, ..Settings::default() }).await;
+        let ann = hub.harness.as_caller("ann");
+        let secret = || json!({"memo": {"secret": "hunter2"}});
+        for (said, last) in [("asks", json!({"inputRequired": "?"})), ("waits", json!({"text": "x"}))] {
+            ann.begin(said).await.unwrap();
+            hub.parked().await;
+            let lease = hub.claim().await.unwrap();
+            hub.update(&lease, 1, &[secret(), last]).await.unwrap();
+        }
+        // One becomes poison, another is held by a worker when the caller is erased.
+        hub.later(Duration::from_secs(61));
+        hub.sweep().await;
+        ann.begin("runs").await.unwrap();
+        hub.parked().await;
+        let lease = hub.claim().await.unwrap();
+        hub.update(&lease, 1, &[secret()]).await.unwrap();
+        assert_eq!(hub.mailboxes.overview(NAME).await.unwrap().unwrap().poison.len(), 1);
+        hub.harness.runtime.erase(None, &Caller::authenticated("ann")).await.unwrap();
+        let whose =
+            nuncio_server::store::ErasureTarget { agent: None, tenant: None, owner: Some("ann".into()) };
+        hub.mailboxes.erase(&whose).await.unwrap();
+        assert_eq!(hub.turns().await, 0);
+        assert_eq!(reason(hub.update(&lease, 2, &[json!({"text": "late"})]).await), Reason::LeaseLost);
+        assert_eq!(hub.mailboxes.overview(NAME).await.unwrap().unwrap().poison.len(), 0);
+        for kind in ["lease", "lease-call", "lease-poison", "lease-done", "lease-claim"] {
+            let query = RecordQuery { kind: kind.into(), limit: 100, ..RecordQuery::default() };
+            for record in hub.factory.store.records(&query).await.unwrap() {
+                let text = String::from_utf8_lossy(&record.value).into_owned();
+                assert!(!text.contains("hunter2") && !text.contains("ann"), "{kind} {}: {text}", record.key);
+            }
+        }
     }
 }

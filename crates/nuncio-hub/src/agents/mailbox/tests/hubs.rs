@@ -1,5 +1,7 @@
 //! Several hubs over the same data, one after the other and side by side.
 
+use nuncio_protocol::ErrorKind;
+
 use super::*;
 
 #[tokio::test]
@@ -41,46 +43,48 @@ async fn a_lease_is_good_for_one_more_time_after_the_start_of_a_hub() {
 
 #[tokio::test]
 async fn any_hub_hands_a_message_out_and_takes_its_lines() {
-    let [data, _] = Data::all();
-    let one = Hub::new(&data, Settings::default()).await;
-    let other = Hub::new(&data, Settings::default()).await;
-    let task = one.begin("hi").await;
-    let lease = other.claim().await.unwrap();
-    assert!(one.claim().await.is_none());
-    for (number, hub) in (1..).zip([&one, &other, &one, &one, &other]) {
-        hub.update(&lease, number, &[json!({"text": number.to_string()})]).await.unwrap();
-    }
-    other.heartbeat(&lease).await.unwrap();
-    one.update(&lease, 6, &[json!({"completed": ""})]).await.unwrap();
-    for hub in [&one, &other] {
-        assert_eq!(hub.get(&task).await.artifacts[0].text(), "12345");
-        assert_eq!(hub.update(&lease, 6, &[json!({"completed": ""})]).await.unwrap()["done"], true);
+    for data in Data::shared() {
+        let one = Hub::new(&data, Settings::default()).await;
+        let other = Hub::new(&data, Settings::default()).await;
+        let task = one.begin("hi").await;
+        let lease = other.claim().await.unwrap();
+        assert!(one.claim().await.is_none());
+        for (number, hub) in (1..).zip([&one, &other, &one, &one, &other]) {
+            hub.update(&lease, number, &[json!({"text": number.to_string()})]).await.unwrap();
+        }
+        other.heartbeat(&lease).await.unwrap();
+        one.update(&lease, 6, &[json!({"completed": ""})]).await.unwrap();
+        for hub in [&one, &other] {
+            assert_eq!(hub.get(&task).await.artifacts[0].text(), "12345");
+            assert_eq!(hub.update(&lease, 6, &[json!({"completed": ""})]).await.unwrap()["done"], true);
+        }
     }
 }
 
 /// Two writers with one lease: each line is stored once, whichever hub it came to.
 #[tokio::test]
 async fn the_same_lines_at_two_hubs_at_once_are_stored_once() {
-    let [data, _] = Data::all();
-    let one = Arc::new(Hub::new(&data, Settings::default()).await);
-    let other = Arc::new(Hub::new(&data, Settings::default()).await);
-    let task = one.begin("hi").await;
-    let lease = one.claim().await.unwrap();
-    for number in 1..=30_u64 {
-        let sent: Vec<_> = [&one, &other]
-            .map(|hub| {
-                let (hub, lease) = (Arc::clone(hub), lease.clone());
-                tokio::spawn(async move { hub.update(&lease, number, &[json!({"text": "x"})]).await })
-            })
-            .into();
-        let mut stored = 0;
-        for answer in sent {
-            stored += u32::from(answer.await.unwrap().is_ok());
+    for data in Data::shared() {
+        let one = Arc::new(Hub::new(&data, Settings::default()).await);
+        let other = Arc::new(Hub::new(&data, Settings::default()).await);
+        let task = one.begin("hi").await;
+        let lease = one.claim().await.unwrap();
+        for number in 1..=30_u64 {
+            let sent: Vec<_> = [&one, &other]
+                .map(|hub| {
+                    let (hub, lease) = (Arc::clone(hub), lease.clone());
+                    tokio::spawn(async move { hub.update(&lease, number, &[json!({"text": "x"})]).await })
+                })
+                .into();
+            let mut stored = 0;
+            for answer in sent {
+                stored += u32::from(answer.await.unwrap().is_ok());
+            }
+            assert!(stored > 0, "{number}");
         }
-        assert!(stored > 0, "{number}");
+        one.update(&lease, 31, &[json!({"completed": ""})]).await.unwrap();
+        assert_eq!(one.get(&task).await.artifacts[0].text(), "x".repeat(30));
     }
-    one.update(&lease, 31, &[json!({"completed": ""})]).await.unwrap();
-    assert_eq!(one.get(&task).await.artifacts[0].text(), "x".repeat(30));
 }
 
 #[tokio::test]
@@ -104,4 +108,25 @@ async fn a_card_that_a_worker_puts_is_shown_and_survives_a_restart() {
         drop(hub);
         assert_eq!(shown(&Hub::new(&data, Settings::default()).await), "Writes code");
     }
+}
+
+/// Each hub counts what the other one has accepted and finished, without a sweep in between.
+#[tokio::test]
+async fn a_mailbox_is_full_at_every_hub() {
+    let [.., data] = Data::all();
+    let settings = || Settings { max_waiting: 4, ..Settings::default() };
+    let one = Hub::new(&data, settings()).await;
+    let other = Hub::new(&data, settings()).await;
+    for _ in 0..2 {
+        one.begin("hi").await;
+        other.begin("hi").await;
+    }
+    for hub in [&one, &other] {
+        let refused = hub.harness.task("more").await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ResourceExhausted);
+    }
+    let lease = one.claim().await.unwrap();
+    one.update(&lease, 1, &[json!({"completed": ""})]).await.unwrap();
+    other.begin("hi").await;
+    assert!(one.harness.task("more").await.is_err());
 }

@@ -22,7 +22,7 @@ async fn a_repeat_of_a_claim_gets_the_same_lease() {
 
 #[tokio::test]
 async fn tasks_of_one_conversation_go_out_one_at_a_time_unless_the_mailbox_says_otherwise() {
-    for kind in 0..2 {
+    for kind in 0..3 {
         for (serial, expected) in
             [(Serial::Context, vec!["a1", "b1"]), (Serial::None, vec!["a1", "a2", "b1"])]
         {
