@@ -257,6 +257,8 @@ async fn seats(client: &mut Client) {
     let words = |lease: &str, text: &str| SeatWords {
         lease: lease.to_owned(),
         text: text.to_owned(),
+        // The room keeps turns.
+        next: Some("hold".to_owned()),
         ..SeatWords::default()
     };
     client.ok(SayAtSeat { name: name(), seat: seat(), words: words(&ann.lease, "hello") }).await;
