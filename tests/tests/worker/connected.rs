@@ -148,9 +148,9 @@ async fn play(service: &dyn A2aService, scenario: &Scenario) -> Transcript {
                 // The agent has the message: its first words are there.
                 task.status.state == TaskState::Working && (holds || !task.artifacts.is_empty())
             };
-            until(service, &told, "the beginning", begun).await
+            until(service, &told, scenario.name, begun).await
         } else {
-            until(service, &told, "a rest", rests).await
+            until(service, &told, scenario.name, rests).await
         };
         seen.note(words, &plain(&rested));
         task = Some(rested);
