@@ -8,9 +8,10 @@
 //! ```
 //! Reading order: `config` and `seal` (the stored form), `dispatch`, `leases`, `worker`, `payload`,
 //! `request`, `web` (the HTTP client), `schedule`, `breaker`, `large_bodies`, `settle`; `paused` has the
-//! receivers that an operator has paused.
+//! receivers that an operator has paused; `ask` is for deliveries that the caller keeps, and that are answered.
 
 mod agent;
+mod ask;
 mod breaker;
 mod config;
 mod courier;
@@ -45,8 +46,9 @@ use tokio_util::{
 pub(crate) use self::agent::AgentPush;
 pub use self::{
     agent::PushOptions,
+    ask::{Ask, NoAnswer},
     config::shown_url,
-    courier::{Courier, Failure, ReceiverResponse},
+    courier::{Courier, Failure, ReceiverAnswer, ReceiverResponse},
     onward::{Onward, Said},
     paused::MAX_PAUSED,
     payload::Dialect,

@@ -13,7 +13,7 @@ use nuncio_client::{
 use url::{Position, Url};
 
 use super::{
-    courier::{Courier, Failure, ReceiverResponse},
+    courier::{Courier, Failure, ReceiverAnswer, ReceiverResponse},
     request::{Sign, Unsigned},
 };
 use crate::store::FailureCause;
@@ -39,7 +39,30 @@ impl Courier for Egress {
             excerpt: secrets.hide(String::from_utf8_lossy(&posted.excerpt).into_owned()),
         })
     }
+
+    async fn ask(
+        &self,
+        url: &Url,
+        headers: HeaderMap,
+        body: Bytes,
+        deadline: Duration,
+        max_body: usize,
+    ) -> Result<ReceiverAnswer, Failure> {
+        let secrets = Secrets::of(url, &headers);
+        let posted = self.post_for_answer(url, headers, body, deadline, max_body).await;
+        let posted = posted.map_err(|error| failure(&error))?;
+        let beginning = posted.excerpt.get(..MAX_EXCERPT_BYTES).unwrap_or(&posted.excerpt);
+        let response = ReceiverResponse {
+            status: posted.status,
+            retry_after: posted.retry_after(),
+            excerpt: secrets.hide(String::from_utf8_lossy(beginning).into_owned()),
+        };
+        Ok(ReceiverAnswer { response, body: posted.excerpt })
+    }
 }
+
+/// Bytes of an answer that are kept as its excerpt.
+const MAX_EXCERPT_BYTES: usize = 1024;
 
 /// The minimum length of a text that is hidden as a secret.
 const MIN_SECRET_BYTES: usize = 4;
