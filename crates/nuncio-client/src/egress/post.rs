@@ -65,8 +65,10 @@ pub enum PostErrorKind {
     Connect,
     /// The TLS handshake failed, for example because of the certificate.
     Tls,
-    /// The deadline or the connect timeout has passed.
+    /// The deadline has passed.
     Timeout,
+    /// No connection was made in time; nothing was sent.
+    ConnectTimeout,
     /// The connection broke, or the answer was not HTTP.
     Broke,
     /// The body of the answer is too large.
@@ -77,7 +79,10 @@ impl PostError {
     fn new(url: &Url, kind: PostErrorKind, why: impl fmt::Display) -> Self {
         let what = match kind {
             PostErrorKind::Blocked(_) => "it is not allowed to post to",
-            PostErrorKind::Dns | PostErrorKind::Connect | PostErrorKind::Tls => "cannot connect to",
+            PostErrorKind::Dns
+            | PostErrorKind::Connect
+            | PostErrorKind::ConnectTimeout
+            | PostErrorKind::Tls => "cannot connect to",
             PostErrorKind::Timeout | PostErrorKind::Broke => "no answer from",
             PostErrorKind::TooLarge => "too large an answer from",
         };
@@ -99,7 +104,9 @@ impl PostError {
         if let Some(refusal) = cause.refusal {
             return Self::blocked(url, refusal);
         }
-        let kind = if error.is_timeout() {
+        let kind = if error.is_timeout() && error.is_connect() {
+            PostErrorKind::ConnectTimeout
+        } else if error.is_timeout() {
             PostErrorKind::Timeout
         } else if error.is_dns() {
             PostErrorKind::Dns

@@ -52,7 +52,7 @@ use self::{
 pub use self::{
     agent::{
         Agent, AgentAccess, AgentKind, AgentName, AgentOrigin, Auth, CardSource, ClientIdentity, Command,
-        CommandLine, Credential, Demo, Environment, Extension, Follow, Format, Mailbox, Mode, Model,
+        CommandLine, Credential, DeliverAs, Demo, Environment, Extension, Follow, Format, Mailbox, Mode, Model,
         ModelDialect, ModelTarget, OAuth2, Profile, Provider, Reasoning, Serial, Skill, Trust, Upstream,
         WhenDown,
     },

@@ -63,7 +63,7 @@ impl Push {
         &self,
         options: &PushOptions,
         ask: Ask<'_>,
-    ) -> std::result::Result<ReceiverAnswer, NoAnswer> {
+    ) -> Result<ReceiverAnswer, NoAnswer> {
         let engine = &self.engine;
         let url: Arc<str> = ask.url.as_str().into();
         let target = target(ask.url);
@@ -113,7 +113,7 @@ impl Push {
     ///
     /// # Errors
     /// The reason for the refusal.
-    pub fn check_receiver(&self, url: &Url) -> std::result::Result<(), String> {
+    pub fn check_receiver(&self, url: &Url) -> Result<(), String> {
         self.engine.courier.check(url)
     }
 

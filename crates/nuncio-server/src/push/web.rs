@@ -50,7 +50,11 @@ impl Courier for Egress {
     ) -> Result<ReceiverAnswer, Failure> {
         let secrets = Secrets::of(url, &headers);
         let posted = self.post_for_answer(url, headers, body, deadline, max_body).await;
-        let posted = posted.map_err(|error| failure(&error))?;
+        let posted = posted.map_err(|error| match error.kind {
+            // Whoever repeats it wants to know that it was not sent.
+            PostErrorKind::ConnectTimeout => Failure::Failed(FailureCause::Connect, error.to_string().into()),
+            _ => failure(&error),
+        })?;
         let beginning = posted.excerpt.get(..MAX_EXCERPT_BYTES).unwrap_or(&posted.excerpt);
         let response = ReceiverResponse {
             status: posted.status,
@@ -113,7 +117,9 @@ fn failure(error: &PostError) -> Failure {
         PostErrorKind::Dns => Failure::Failed(FailureCause::Dns, why),
         PostErrorKind::Connect => Failure::Failed(FailureCause::Connect, why),
         PostErrorKind::Tls => Failure::Failed(FailureCause::Tls, why),
-        PostErrorKind::Timeout => Failure::Failed(FailureCause::Timeout, why),
+        PostErrorKind::Timeout | PostErrorKind::ConnectTimeout => {
+            Failure::Failed(FailureCause::Timeout, why)
+        }
         PostErrorKind::Broke => Failure::Failed(FailureCause::Broken, why),
         _ => Failure::Failed(FailureCause::Other, why),
     }

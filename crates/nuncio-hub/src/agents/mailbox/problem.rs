@@ -28,6 +28,7 @@ pub(super) enum Reason {
     LeaseLost,
     Begun,
     Taken,
+    NothingToDecide,
     TooLarge,
     Unavailable,
 }
@@ -38,7 +39,9 @@ impl Reason {
             Self::Invalid | Self::InvalidLine => StatusCode::BAD_REQUEST,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
             Self::NotFound => StatusCode::NOT_FOUND,
-            Self::Gap | Self::LeaseLost | Self::Begun | Self::Taken => StatusCode::CONFLICT,
+            Self::Gap | Self::LeaseLost | Self::Begun | Self::Taken | Self::NothingToDecide => {
+                StatusCode::CONFLICT
+            }
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -54,6 +57,7 @@ impl Reason {
             Self::LeaseLost => "The lease is over",
             Self::Begun => "The lease has begun",
             Self::Taken => "The name is taken",
+            Self::NothingToDecide => "There is nothing to decide",
             Self::TooLarge => "The body is too large",
             Self::Unavailable => "Unavailable",
         }

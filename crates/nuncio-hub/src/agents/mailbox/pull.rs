@@ -7,6 +7,7 @@
 //! | `POST /mailboxes/NAME/leases/LEASE:heartbeat` | the lease goes on |
 //! | `POST /mailboxes/NAME/leases/LEASE:release` | the turn goes back |
 //! | `PUT /mailboxes/NAME/card` | the card for callers |
+//! | `…/access`, `…/access:accept` and so on | consent by the agent itself: see `access` |
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -21,13 +22,13 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use serde::Serialize;
 
 use super::{
-    card,
+    access, card,
     claim::Claim,
     problem::{Problem, Reason},
     registry::{Mailbox, Mailboxes},
 };
 use crate::{
-    agents::lease::LeaseId,
+    agents::{Consents, Decision, lease::LeaseId},
     identity::{Authenticator, for_this_worker},
 };
 
@@ -50,6 +51,7 @@ const MAX_KEY_BYTES: usize = 255;
 pub(crate) struct PullApi {
     pub(crate) mailboxes: Arc<Mailboxes>,
     pub(crate) identity: Arc<Authenticator>,
+    pub(crate) consents: Arc<Consents>,
     pub(crate) body_bytes: usize,
 }
 
@@ -60,6 +62,8 @@ enum Call {
     Heartbeat(LeaseId),
     Release(LeaseId),
     Card,
+    ListCallers,
+    Decide(Decision),
 }
 
 impl PullApi {
@@ -94,7 +98,7 @@ impl PullApi {
             Call::Claim => self.claim(&mailbox, headers).await,
             Call::Update(lease) => {
                 let first = first_line(headers)?;
-                let body = self.body(body).await?;
+                let body = read_body(body, self.body_bytes).await?;
                 json(&self.mailboxes.update(&mailbox, &lease, first, &body).await?)
             }
             Call::Heartbeat(lease) => {
@@ -105,9 +109,16 @@ impl PullApi {
                 json(&serde_json::json!({}))
             }
             Call::Card => {
-                let body = self.body(body).await?;
+                let body = read_body(body, self.body_bytes).await?;
                 card::publish(&self.mailboxes, &mailbox, body).await?;
                 Ok(StatusCode::NO_CONTENT.into_response())
+            }
+            Call::ListCallers => {
+                access::list(&self.consents, &mailbox, head.uri.query().unwrap_or_default()).await
+            }
+            Call::Decide(decision) => {
+                let body = read_body(body, access::MAX_DECISION_BYTES).await?;
+                access::decide(&self.consents, &self.identity, &mailbox, decision, &body).await
             }
         }
     }
@@ -128,13 +139,13 @@ impl PullApi {
         }
         Ok(response)
     }
+}
 
-    async fn body(&self, body: Body) -> Result<Bytes, Problem> {
-        to_bytes(body, self.body_bytes).await.map_err(|_| {
-            let why = format!("the body has more than {} bytes, or was cut off", self.body_bytes);
-            Problem::new(Reason::TooLarge, why)
-        })
-    }
+async fn read_body(body: Body, max_bytes: usize) -> Result<Bytes, Problem> {
+    to_bytes(body, max_bytes).await.map_err(|_| {
+        let why = format!("the body has more than {max_bytes} bytes, or was cut off");
+        Problem::new(Reason::TooLarge, why)
+    })
 }
 
 /// Reads a path; `None` if there is no such call.
@@ -143,6 +154,10 @@ fn read<'a>(method: &Method, path: &'a str) -> Option<(&'a str, Call)> {
     let (name, call) = match path.split_once('/') {
         None => (path.strip_suffix(":claim").filter(|_| method == Method::POST)?, Call::Claim),
         Some((name, "card")) if method == Method::PUT => (name, Call::Card),
+        Some((name, "access")) if method == Method::GET => (name, Call::ListCallers),
+        Some((name, below)) if method == Method::POST && below.starts_with("access:") => {
+            (name, Call::Decide(access::decision(below.strip_prefix("access:")?)?))
+        }
         Some((name, below)) if method == Method::POST => {
             let (lease, verb) = below.strip_prefix("leases/")?.rsplit_once(':')?;
             let lease = lease.parse().ok();
@@ -207,7 +222,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
         })
 }
 
-fn json<T: Serialize>(value: &T) -> Result<Response, Problem> {
+pub(super) fn json<T: Serialize>(value: &T) -> Result<Response, Problem> {
     let text = serde_json::to_vec(value).map_err(nuncio_server::store::StoreError::broken)?;
     Ok(as_json(text))
 }
@@ -231,6 +246,10 @@ mod tests {
             (Method::POST, format!("/mailboxes/coder/leases/{lease}:heartbeat"), Some("coder")),
             (Method::POST, format!("/mailboxes/coder/leases/{lease}:release"), Some("coder")),
             (Method::PUT, "/mailboxes/coder/card".to_owned(), Some("coder")),
+            (Method::GET, "/mailboxes/coder/access".to_owned(), Some("coder")),
+            (Method::POST, "/mailboxes/coder/access:block".to_owned(), Some("coder")),
+            (Method::POST, "/mailboxes/coder/access:own".to_owned(), None),
+            (Method::GET, "/mailboxes/coder/access:accept".to_owned(), None),
             (Method::GET, "/mailboxes/coder:claim".to_owned(), None),
             (Method::POST, "/mailboxes/:claim".to_owned(), None),
             (Method::POST, "/mailboxes/coder".to_owned(), None),
