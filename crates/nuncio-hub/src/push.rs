@@ -9,8 +9,8 @@ use http::HeaderMap;
 use nuncio_client::{AddressKind, Egress, Policy, Refusal, SigningKey};
 use nuncio_server::{
     push::{
-        Courier, Failure, Push, PushOptions, ReceiverAnswer, ReceiverResponse, Retry, RootKey, Sign, sign_by_key,
-        sign_by_secrets,
+        Courier, Failure, Push, PushOptions, ReceiverAnswer, ReceiverResponse, Retry, RootKey, Sign,
+        sign_by_key, sign_by_secrets,
     },
     store::Store,
 };

@@ -33,6 +33,7 @@ mod stories;
 mod tenants;
 mod tools;
 mod top;
+mod webhook_agents;
 mod webhooks;
 mod wrong_input;
 

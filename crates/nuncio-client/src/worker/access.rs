@@ -4,7 +4,10 @@ use http::Method;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Worker, WorkerError, wire::{Call, decode}};
+use super::{
+    Worker, WorkerError,
+    wire::{Call, decode},
+};
 
 /// A caller of an agent that asks for consent.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]

@@ -46,10 +46,10 @@ use uuid::Uuid;
 
 use self::wire::{Call, Mailbox};
 pub use self::{
+    access::{AgentCaller, CallerDecision},
     claim::Claim,
     lease::Lease,
     line::Line,
-    access::{AgentCaller, CallerDecision},
     register::{Registration, register, register_webhook},
     wire::{Release, WorkerError},
 };

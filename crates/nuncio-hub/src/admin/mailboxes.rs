@@ -7,9 +7,9 @@ use nuncio_protocol::ErrorKind;
 use super::{
     AdminState, agents,
     api::{
-        CreateMailbox, EnableMailbox, ListMailboxes, Mailbox, MailboxDetails, MailboxLease, MailboxList, MailboxTurn,
-        MailboxWithSecret, MailboxWorker, NewMailbox, PoisonTask, RemoveMailbox, Retried, RetryMailbox,
-        RotateMailbox, ShowMailbox, TakeOverLeases, TakenOver,
+        CreateMailbox, EnableMailbox, ListMailboxes, Mailbox, MailboxDetails, MailboxLease, MailboxList,
+        MailboxTurn, MailboxWithSecret, MailboxWorker, NewMailbox, PoisonTask, RemoveMailbox, Retried,
+        RetryMailbox, RotateMailbox, ShowMailbox, TakeOverLeases, TakenOver,
     },
     endpoint::Reply,
     keys,

@@ -108,7 +108,8 @@ pub fn agent_spec(spec: &str) -> Result<Told, String> {
             Ok(Told::Table(vec![("mailbox", Told::Table(vec![("deliver_to", text(url))]))]))
         }
         Some(("mailbox", _)) => {
-            Err("mailbox: takes the address of a webhook, or nothing; other settings are keys of the file".to_owned())
+            Err("mailbox: takes the address of a webhook, or nothing; other settings are keys of the file"
+                .to_owned())
         }
         Some(("openai" | "anthropic", _)) => Ok(Told::Table(vec![("model", text(spec))])),
         Some((kind, _)) if kind.chars().all(|c| c.is_ascii_alphanumeric() || c == '+' || c == '-') => {

@@ -4,7 +4,9 @@
 use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, header};
-use nuncio_protocol::{Event, Task, TaskPushNotificationConfig, Timestamp, TraceContext, Version, retry::Backoff};
+use nuncio_protocol::{
+    Event, Task, TaskPushNotificationConfig, Timestamp, TraceContext, Version, retry::Backoff,
+};
 use url::Url;
 
 use super::{
@@ -59,11 +61,7 @@ impl Push {
     ///
     /// # Errors
     /// There was no answer.
-    pub async fn ask(
-        &self,
-        options: &PushOptions,
-        ask: Ask<'_>,
-    ) -> Result<ReceiverAnswer, NoAnswer> {
+    pub async fn ask(&self, options: &PushOptions, ask: Ask<'_>) -> Result<ReceiverAnswer, NoAnswer> {
         let engine = &self.engine;
         let url: Arc<str> = ask.url.as_str().into();
         let target = target(ask.url);

@@ -117,9 +117,7 @@ fn failure(error: &PostError) -> Failure {
         PostErrorKind::Dns => Failure::Failed(FailureCause::Dns, why),
         PostErrorKind::Connect => Failure::Failed(FailureCause::Connect, why),
         PostErrorKind::Tls => Failure::Failed(FailureCause::Tls, why),
-        PostErrorKind::Timeout | PostErrorKind::ConnectTimeout => {
-            Failure::Failed(FailureCause::Timeout, why)
-        }
+        PostErrorKind::Timeout | PostErrorKind::ConnectTimeout => Failure::Failed(FailureCause::Timeout, why),
         PostErrorKind::Broke => Failure::Failed(FailureCause::Broken, why),
         _ => Failure::Failed(FailureCause::Other, why),
     }

@@ -27,7 +27,8 @@ pub(super) async fn run(command: AccessCommand, format: Format) -> Result<ExitCo
         AccessCommand::List { hub, own, agent, state, limit } => {
             let state = state.map(Into::into);
             if own.hub.is_some() {
-                let agent = agent.ok_or_else(|| exit::usage("--agent: with --hub, name the mailbox of the agent"))?;
+                let agent =
+                    agent.ok_or_else(|| exit::usage("--agent: with --hub, name the mailbox of the agent"))?;
                 let state = state.map(word);
                 let callers = worker(&own, &agent)?.callers(state.as_deref(), limit).await;
                 return list_own(&agent, &callers.map_err(refused)?, format);

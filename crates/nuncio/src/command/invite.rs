@@ -112,7 +112,9 @@ pub(super) async fn redeem(args: Register, format: Format) -> Result<ExitCode> {
         };
         let hub = args.hub.as_str().trim_end_matches('/');
         let next = match &args.webhook {
-            Some(_) => "its messages are posted to the webhook, signed with the SHA-256 of the key".to_owned(),
+            Some(_) => {
+                "its messages are posted to the webhook, signed with the SHA-256 of the key".to_owned()
+            }
             None => format!("connect an agent with `{} connect {mailbox} --hub {hub} --to AGENT`", program()),
         };
         output::note(&format!("you have the mailbox {mailbox}; {kept}; {next}"));

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use nuncio_hub::admin::api::{
-    AgentSettings, CreateMailbox, EnableMailbox, ListMailboxes, Mailbox, MailboxDetails, MailboxRetry, MailboxRotation,
-    MailboxTurn, MailboxWithSecret, NewMailbox, RemoveMailbox, RetryMailbox, RotateMailbox, ShowMailbox,
-    TakeOver, TakeOverLeases,
+    AgentSettings, CreateMailbox, EnableMailbox, ListMailboxes, Mailbox, MailboxDetails, MailboxRetry,
+    MailboxRotation, MailboxTurn, MailboxWithSecret, NewMailbox, RemoveMailbox, RetryMailbox, RotateMailbox,
+    ShowMailbox, TakeOver, TakeOverLeases,
 };
 use serde_json::{Map, Value, json};
 

@@ -215,6 +215,39 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_delivery_has_the_time_of_a_lease_and_one_that_has_begun_that_of_an_answer() {
+        let rules = rules();
+        let mut row = row();
+        row.deliver("webhook", &rules, 0);
+        assert_eq!((row.stage, row.generation, row.attempt, row.expires), (Stage::Offered, 1, 1, 75_000));
+        row.stage = Stage::Begun;
+        row.renew(&rules, 0);
+        assert_eq!(row.expires, 24 * 3_600_000);
+        assert_eq!(row.after_lease(&rules), Due::Lost);
+        row.answered = true;
+        row.renew(&rules, 0);
+        assert_eq!(
+            (row.expires, row.after_lease(&rules)),
+            (60_000, Due::Return),
+            "its answer is asked for again"
+        );
+        row.deliver_later(false, 5_000);
+        let is_back =
+            (row.stage, row.attempt, row.failures, row.not_before, row.deadline, row.delivered, row.answered);
+        assert_eq!(
+            is_back,
+            (Stage::Waiting, 0, 1, 5_000, 1_000_000, false, false),
+            "its wait ends as before"
+        );
+        row.offer("w1", None, &rules, 0);
+        assert_eq!(
+            (row.generation, row.expires),
+            (2, 60_000),
+            "a worker that fetches has the time of a lease"
+        );
+    }
+
+    #[test]
     fn each_offer_is_another_lease_and_a_release_is_no_attempt() {
         let rules = rules();
         let turn = TurnId::now();

@@ -96,7 +96,8 @@ pub(super) async fn list(consents: &Consents, mailbox: &Mailbox, query: &str) ->
         let (page, next) = consents.page(Some(&mailbox.name), after).await?;
         for access in page {
             // Without a request, grant or block there is nothing to show.
-            let is_meant = state.map_or(access.standing != Standing::Declined, |state| access.standing == state);
+            let is_meant =
+                state.map_or(access.standing != Standing::Declined, |state| access.standing == state);
             if is_meant {
                 let key = access.caller.key();
                 callers.push(Shown::from(access));
@@ -131,12 +132,18 @@ pub(super) async fn decide(
     body: &[u8],
 ) -> Result<Response, Problem> {
     let Decided { principal, tenant } = serde_json::from_slice(body).map_err(|_| {
-        Problem::invalid("the body is wrong; expected {\"principal\": NAME}, and \"tenant\" if the caller has one")
+        Problem::invalid(
+            "the body is wrong; expected {\"principal\": NAME}, and \"tenant\" if the caller has one",
+        )
     })?;
     let name = &mailbox.name;
     let agent = mailbox.agent();
-    if !agent.as_ref().is_some_and(|agent| agent.asks()) && matches!(decision, Decision::Accept | Decision::Block) {
-        let why = format!("{name} does not ask for consent: its access is open; the operator sets access = \"ask\"");
+    if !agent.as_ref().is_some_and(|agent| agent.asks())
+        && matches!(decision, Decision::Accept | Decision::Block)
+    {
+        let why = format!(
+            "{name} does not ask for consent: its access is open; the operator sets access = \"ask\""
+        );
         return Err(Problem::new(Reason::NothingToDecide, why));
     }
     let key = CallerKey {

@@ -117,7 +117,10 @@ impl RegisterApi {
     async fn settings(&self, body: Body) -> Result<Map<String, Value>, Problem> {
         let body = to_bytes(body, MAX_BODY_BYTES).await;
         let body = body.map_err(|_| {
-            Problem::new(Reason::TooLarge, format!("the body has more than {MAX_BODY_BYTES} bytes, or was cut off"))
+            Problem::new(
+                Reason::TooLarge,
+                format!("the body has more than {MAX_BODY_BYTES} bytes, or was cut off"),
+            )
         })?;
         let wishes: Wishes = match &body[..] {
             b"" => Wishes::default(),

@@ -278,7 +278,9 @@ impl Mailboxes {
     ) -> Result<(TurnRow, bool), Unwritten> {
         let name = &*mailbox.name;
         if spoken == Spoken::Lines
-            && kept.row.stage == Stage::Begun && new.iter().all(|line| matches!(line, Line::Memo(_))) {
+            && kept.row.stage == Stage::Begun
+            && new.iter().all(|line| matches!(line, Line::Memo(_)))
+        {
             let mut row = kept.row.clone();
             row.renew(&mailbox.rules(), self.now());
             for line in new {

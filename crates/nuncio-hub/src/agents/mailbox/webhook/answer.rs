@@ -72,7 +72,9 @@ pub(super) fn judge(outcome: Result<ReceiverAnswer, NoAnswer>, version: Version)
 fn judge_failure(failure: &Failure) -> Verdict {
     let again = |counts| Verdict::Retry { counts, after: Duration::ZERO };
     match failure {
-        Failure::Blocked(_) => Verdict::Refused("the address of the webhook is not allowed by this hub".to_owned()),
+        Failure::Blocked(_) => {
+            Verdict::Refused("the address of the webhook is not allowed by this hub".to_owned())
+        }
         Failure::Failed(cause, why) => match cause {
             FailureCause::Dns | FailureCause::Connect | FailureCause::Tls => again(false),
             FailureCause::Timeout | FailureCause::Broken | FailureCause::Other => again(true),
@@ -84,7 +86,9 @@ fn judge_failure(failure: &Failure) -> Verdict {
 /// Reads the answer of a 200: a message, or a task.
 fn read(body: &[u8], version: Version) -> Verdict {
     let unreadable = |why: &str| {
-        Verdict::Refused(format!("the webhook answered 200 without a message or a task that can be read: {why}"))
+        Verdict::Refused(format!(
+            "the webhook answered 200 without a message or a task that can be read: {why}"
+        ))
     };
     match read_body(body, Some(version)) {
         Ok((_, Event::Message(message))) => match lines_of([Event::Message(message)]) {
@@ -110,7 +114,8 @@ fn events(task: Task) -> Vec<Event> {
         status.state = TaskState::Failed;
     }
     let artifact = |artifact| {
-        let update = TaskArtifactUpdateEvent { artifact, last_chunk: true, ..TaskArtifactUpdateEvent::default() };
+        let update =
+            TaskArtifactUpdateEvent { artifact, last_chunk: true, ..TaskArtifactUpdateEvent::default() };
         Event::ArtifactUpdate(update)
     };
     let last = TaskStatusUpdateEvent { status, ..TaskStatusUpdateEvent::default() };
@@ -164,7 +169,10 @@ mod tests {
                 match &expected {
                     Some(expected) => assert_eq!(verdict, *expected, "{status}"),
                     None => {
-                        assert!(matches!(&verdict, Verdict::Refused(why) if why.contains(&status.to_string())), "{verdict:?}");
+                        assert!(
+                            matches!(&verdict, Verdict::Refused(why) if why.contains(&status.to_string())),
+                            "{verdict:?}"
+                        );
                     }
                 }
             }
@@ -174,9 +182,14 @@ mod tests {
     #[test]
     fn only_what_may_have_been_received_counts() {
         use FailureCause::{Broken, Connect, Dns, Timeout, Tls};
-        for (cause, counts) in [(Dns, false), (Connect, false), (Tls, false), (Timeout, true), (Broken, true)] {
+        for (cause, counts) in [(Dns, false), (Connect, false), (Tls, false), (Timeout, true), (Broken, true)]
+        {
             let failed = Err(NoAnswer::Failure(Failure::Failed(cause, "why".into())));
-            assert_eq!(judge(failed, Version::V1_0), Verdict::Retry { counts, after: Duration::ZERO }, "{cause:?}");
+            assert_eq!(
+                judge(failed, Version::V1_0),
+                Verdict::Retry { counts, after: Duration::ZERO },
+                "{cause:?}"
+            );
         }
         let blocked = Err(NoAnswer::Failure(Failure::Blocked("10.0.0.1".into())));
         let Verdict::Refused(why) = judge(blocked, Version::V1_0) else { panic!() };
@@ -217,7 +230,8 @@ mod tests {
                 continue;
             };
             let Verdict::Answered(lines) = verdict else { panic!("{verdict:?}") };
-            let [Line::Event(Event::ArtifactUpdate(_)), Line::Event(Event::StatusUpdate(last))] = &lines[..] else {
+            let [Line::Event(Event::ArtifactUpdate(_)), Line::Event(Event::StatusUpdate(last))] = &lines[..]
+            else {
                 panic!("{lines:?}")
             };
             assert_eq!(last.status.state, expected, "{state}");
@@ -226,11 +240,19 @@ mod tests {
 
     #[test]
     fn what_is_no_answer_fails_the_task() {
-        for body in ["", "ok", "{}", "[]", r#"{"statusUpdate":{"taskId":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}"#,
-            r#"{"jsonrpc":"2.0","id":"1","error":{"code":-32000,"message":"no"}}"#]
-        {
+        for body in [
+            "",
+            "ok",
+            "{}",
+            "[]",
+            r#"{"statusUpdate":{"taskId":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}"#,
+            r#"{"jsonrpc":"2.0","id":"1","error":{"code":-32000,"message":"no"}}"#,
+        ] {
             let verdict = judge(answer(200, body), Version::V1_0);
-            assert!(matches!(&verdict, Verdict::Refused(why) if why.contains("answered 200 without")), "{body}: {verdict:?}");
+            assert!(
+                matches!(&verdict, Verdict::Refused(why) if why.contains("answered 200 without")),
+                "{body}: {verdict:?}"
+            );
         }
     }
 }

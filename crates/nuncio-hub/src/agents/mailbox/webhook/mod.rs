@@ -16,6 +16,9 @@ mod deliver;
 mod request;
 mod switch;
 
+#[cfg(test)]
+pub(super) use self::deliver::Next;
+
 use std::{
     fmt,
     sync::{Arc, atomic::AtomicI64},

@@ -144,7 +144,8 @@ fn headers(mailbox: &Mailbox, webhook: &Webhook, kept: &Kept) -> HeaderMap {
         (IDEMPOTENCY_KEY, kept.row.repeat.clone()),
         (header::ACCEPT, accept.to_owned()),
     ];
-    let valid = named.into_iter().filter_map(|(name, value)| Some((name, HeaderValue::try_from(value).ok()?)));
+    let valid =
+        named.into_iter().filter_map(|(name, value)| Some((name, HeaderValue::try_from(value).ok()?)));
     valid.collect()
 }
 

@@ -46,9 +46,18 @@ impl Mailboxes {
         let gone = Gone { address: webhook.fingerprint() };
         let value: Bytes = serde_json::to_vec(&gone).map_err(StoreError::broken)?.into();
         let name = &*mailbox.name;
-        let put = PutRecord { kind: KIND.into(), key: name.into(), value, at: clock::now(), expect: Expect::Anything };
+        let put = PutRecord {
+            kind: KIND.into(),
+            key: name.into(),
+            value,
+            at: clock::now(),
+            expect: Expect::Anything,
+        };
         self.book.store().put_records(vec![put]).await?;
-        tracing::warn!(mailbox = name, "the webhook of a mailbox is gone (410): its messages wait; nuncio mailbox enable");
+        tracing::warn!(
+            mailbox = name,
+            "the webhook of a mailbox is gone (410): its messages wait; nuncio mailbox enable"
+        );
         let detail = Some("its webhook answered 410".to_owned());
         webhook.identity.trail().note(Row {
             agent: Some(name.to_owned()),
@@ -63,7 +72,9 @@ impl Mailboxes {
     /// # Errors
     /// The store is unavailable.
     pub(crate) async fn enable(&self, name: &str) -> Result<Option<bool>, StoreError> {
-        let Some(mailbox) = self.find(name).filter(|mailbox| mailbox.webhook.is_some()) else { return Ok(None) };
+        let Some(mailbox) = self.find(name).filter(|mailbox| mailbox.webhook.is_some()) else {
+            return Ok(None);
+        };
         let deleted = self.book.store().delete_record(KIND, name, Expect::Anything).await?;
         self.announce(&mailbox.name);
         Ok(Some(deleted == Ok(true)))
