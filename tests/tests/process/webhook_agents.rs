@@ -14,6 +14,7 @@ use nuncio_tests::{
     eventually,
     hub::{Hub, cli, cli_with_env, root},
     process::{Output, Process},
+    raw::Raw,
 };
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -99,11 +100,11 @@ async fn an_agent_in_python_answers_by_its_webhook() {
     let words = slowly["artifacts"][0]["parts"][0]["text"].clone();
     assert_eq!(words, "hello bob", "{slowly}");
 
-    let forged =
-        reqwest::Client::new().post(&hook).header("webhook-id", "x").body("{}").send().await.unwrap();
-    assert_eq!(forged.status(), 401, "only the hub can give it work");
-    let listed = office.done(&["mailbox", "list"]).await;
     let origin = hook.trim_end_matches("/hook");
+    let headers = [("content-type", "application/json"), ("webhook-id", "x")];
+    let forged = Raw::new(origin).ask("POST", "/hook", &headers, "{}").await;
+    assert_eq!(forged.status, 401, "only the hub can give it work");
+    let listed = office.done(&["mailbox", "list"]).await;
     assert!(listed.contains(&format!("to {origin}")) && !listed.contains("/hook"), "{listed}");
 }
 
@@ -136,7 +137,7 @@ async fn a_webhook_that_is_gone_is_shown_and_enabled_again() {
     assert!(again.stderr.contains("the webhook of coder is not disabled"), "{again:?}");
     eventually("its row", async || office.done(&["trail"]).await.contains("mailbox-enabled").then_some(()))
         .await;
-    let metrics = reqwest::get(format!("{}/metrics", office.admin)).await.unwrap().text().await.unwrap();
+    let metrics = Raw::new(&*office.admin).get("/metrics", &[]).await.body;
     for line in [
         "nuncio_mailbox_deliveries_total{agent=\"coder\",outcome=\"gone\"} 1",
         "nuncio_mailbox_disabled{agent=\"coder\"}",

@@ -69,6 +69,8 @@ struct LeaseData {
     principal: Option<String>,
     tenant: Option<String>,
     answer_seconds: u64,
+    earlier: Vec<Task>,
+    references: Vec<Task>,
 }
 
 #[derive(Deserialize)]
@@ -147,6 +149,18 @@ impl Delivery {
     #[must_use]
     pub fn notification(&self) -> &Notification {
         &self.notification
+    }
+
+    /// The earlier tasks of the conversation, oldest first.
+    #[must_use]
+    pub fn earlier(&self) -> &[Task] {
+        &self.lease.earlier
+    }
+
+    /// The caller's tasks that the message refers to.
+    #[must_use]
+    pub fn references(&self) -> &[Task] {
+        &self.lease.references
     }
 
     /// The id of the lease.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::row::{LeaseId, Stage, TurnRow};
 use crate::config::{Mailbox, Serial};
 
-/// The time after the end of a delivery in which its outcome is stored.
-const DELIVERY_MARGIN: Duration = Duration::from_secs(15);
+/// The longest time after the end of a delivery in which its outcome is stored.
+const MAX_DELIVERY_MARGIN: Duration = Duration::from_secs(15);
 
 /// The settings that decide about turns.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -98,7 +98,7 @@ impl TurnRow {
     pub(in crate::agents) fn renew(&mut self, rules: &Rules, now: i64) {
         let time = match (self.delivered, self.stage) {
             // The hub waits for the answer for as long as a lease, and then has to note what became of it.
-            (true, Stage::Waiting | Stage::Offered) => rules.lease + DELIVERY_MARGIN,
+            (true, Stage::Waiting | Stage::Offered) => rules.lease + MAX_DELIVERY_MARGIN.min(rules.lease / 4),
             (true, Stage::Begun) if !self.answered => rules.answer,
             (true, Stage::Begun) | (false, _) => rules.lease,
         };

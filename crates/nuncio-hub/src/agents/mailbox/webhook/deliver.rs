@@ -43,6 +43,9 @@ const MAX_ANSWER_BYTES: usize = 1 << 20;
 /// The longest pause between two looks: a lease may end, or another hub may have missed a signal.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Interval of looks at the lease of a delivery that is under way, beside the signals about it.
+const LEASE_LOOK_INTERVAL: Duration = Duration::from_secs(5);
+
 /// The pause after a look that failed.
 const FAILED_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -156,10 +159,13 @@ impl Mailboxes {
     ) {
         let lease = kept.lease();
         let posted = match self.post(mailbox, webhook, kept).await {
-            Ok(Some(post)) => self.ask(mailbox, webhook, kept, post).await,
+            Ok(Some(post)) => tokio::select! {
+                verdict = self.ask(mailbox, webhook, kept, post) => verdict,
+                () = self.until_over(mailbox, &lease) => return,
+            },
             Ok(None) => return,
-            Err(error) => {
-                tracing::warn!(%lease, %error, "a turn cannot be read for its webhook; trying again");
+            Err(problem) => {
+                tracing::warn!(%lease, ?problem, "a turn cannot be read for its webhook; trying again");
                 Verdict::Retry { counts: false, after: FAILED_INTERVAL }
             }
         };
@@ -186,6 +192,33 @@ impl Mailboxes {
         };
         let options = webhook.options(&mailbox.name);
         judge(webhook.push.ask(&options, ask).await, webhook.version)
+    }
+
+    /// Ends when the lease is over before it was answered: the task was canceled, or somebody has taken it over. The agent
+    /// sees it by the end of its connection.
+    async fn until_over(&self, mailbox: &Mailbox, lease: &LeaseId) {
+        let wake = self.wakes.listen(&key(&mailbox.name, lease.turn));
+        loop {
+            let changed = wake.changed();
+            match self.is_over(mailbox, lease).await {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(error) => tracing::debug!(%lease, %error, "a delivery cannot be looked after"),
+            }
+            tokio::select! {
+                () = changed => {}
+                () = tokio::time::sleep(LEASE_LOOK_INTERVAL) => {}
+            }
+        }
+    }
+
+    /// True for a lease that is over, unless the agent itself has ended it by a line.
+    async fn is_over(&self, mailbox: &Mailbox, lease: &LeaseId) -> Result<bool, StoreError> {
+        let name = &*mailbox.name;
+        match self.book.turn(name, lease.turn).await? {
+            Some(kept) => Ok(!kept.row.is_held_by(lease)),
+            None => Ok(self.book.done(name, lease.turn).await?.is_none()),
+        }
     }
 
     /// Does what follows from a delivery. While the store is down this is tried again, for as long as the lease lives.

@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use nuncio_protocol::{Metadata, Role, Task, TraceContext};
-use nuncio_server::store::StoreError;
+use nuncio_server::{
+    EarlierLimit,
+    store::{Projection, StoreError},
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -12,8 +15,9 @@ use super::Webhook;
 use crate::agents::{
     lease::{CallData, Kept, TurnRow},
     mailbox::{
-        claim::message,
+        claim::{gone, message},
         memo::TaskMemo,
+        problem::Problem,
         registry::{Mailbox, Mailboxes},
     },
 };
@@ -57,6 +61,12 @@ struct LeaseData<'a> {
     accepted_output_modes: &'a [String],
     #[serde(skip_serializing_if = "Metadata::is_empty")]
     metadata: &'a Metadata,
+    /// The conversation so far: the caller's tasks of this context, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    earlier: Vec<Task>,
+    /// The caller's tasks that the message refers to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    references: Vec<Task>,
 }
 
 impl Mailboxes {
@@ -66,55 +76,66 @@ impl Mailboxes {
         mailbox: &Mailbox,
         webhook: &Webhook,
         kept: &Kept,
-    ) -> Result<Option<Post>, StoreError> {
-        let (name, row) = (&*mailbox.name, &kept.row);
+    ) -> Result<Option<Post>, Problem> {
+        let (name, row, store) = (&*mailbox.name, &kept.row, self.book.store());
         let scope = Arc::new(row.owner.scope(name));
-        let stored = self.book.store().task(&scope, &row.task).await?;
-        let is_open = stored.as_ref().is_some_and(|stored| {
-            !stored.task.status.state.is_terminal() && message(&stored.task, row.message).is_some()
-        });
-        let Some(stored) = stored.filter(|_| is_open) else {
+        let stored = store.task(&scope, &row.task).await?;
+        let stored = stored.filter(|stored| !stored.task.status.state.is_terminal());
+        let asked = stored.as_ref().and_then(|stored| message(&stored.task, row.message)).cloned();
+        let (Some(stored), Some(asked)) = (stored, asked) else {
             self.drop_row(mailbox, kept).await?;
             return Ok(None);
         };
+        let caller = row.owner.caller();
+        let runtime = mailbox.runtime().ok_or_else(|| gone(name))?;
+        let earlier = runtime.earlier(&scope, &row.context, &row.task, EarlierLimit::default()).await;
+        let earlier = earlier.map_err(|error| Problem::of_write(&error))?;
+        let mut references = Vec::new();
+        for id in &asked.reference_task_ids {
+            references.extend(store.shown(&scope, id, Projection::WHOLE).await?);
+        }
+        let as_seen =
+            |tasks: Vec<Task>| tasks.into_iter().map(|task| self.contexts.task(&caller, task)).collect();
+        let (earlier, references) = (as_seen(earlier), as_seen(references));
         let call = self.book.call(name, kept).await?;
         let memo = match &row.memo {
             Some(new) => new.value.clone(),
             None => TaskMemo::read(stored.memo.as_deref()).memo,
         };
-        let mut task = self.contexts.task(&row.owner.caller(), stored.task);
+        let mut task = self.contexts.task(&caller, stored.task);
         // The last message is the one to answer: later ones are turns of their own.
         keep_messages(&mut task, row.message);
-        let data = self.lease_data(mailbox, kept, memo, &call);
+        let data = LeaseData { earlier, references, ..lease_data(mailbox, kept, memo, &call) };
         let data = serde_json::to_value(&data).map_err(StoreError::broken)?;
         task.metadata.extend([(LEASE, data)]);
         Ok(Some(Post { task, headers: headers(mailbox, webhook, kept), trace: trace(row) }))
     }
+}
 
-    fn lease_data<'a>(
-        &self,
-        mailbox: &'a Mailbox,
-        kept: &'a Kept,
-        memo: Option<Value>,
-        call: &'a CallData,
-    ) -> LeaseData<'a> {
-        let (row, rules) = (&kept.row, mailbox.rules());
-        LeaseData {
-            lease: kept.lease().to_string(),
-            generation: row.generation,
-            attempt: row.attempt,
-            ttl_seconds: rules.lease.as_secs(),
-            answer_seconds: rules.answer.as_secs(),
-            resumed: row.resumed,
-            memo,
-            repeat_id: &row.repeat,
-            agent: &mailbox.name,
-            principal: row.owner.principal.as_deref(),
-            tenant: row.owner.tenant.as_deref().filter(|_| row.owner.proved),
-            hops: row.trace.as_ref().map_or(&[][..], |trace| &trace.hops),
-            accepted_output_modes: &call.accepted_output_modes,
-            metadata: &call.metadata,
-        }
+fn lease_data<'a>(
+    mailbox: &'a Mailbox,
+    kept: &'a Kept,
+    memo: Option<Value>,
+    call: &'a CallData,
+) -> LeaseData<'a> {
+    let (row, rules) = (&kept.row, mailbox.rules());
+    LeaseData {
+        lease: kept.lease().to_string(),
+        generation: row.generation,
+        attempt: row.attempt,
+        ttl_seconds: rules.lease.as_secs(),
+        answer_seconds: rules.answer.as_secs(),
+        resumed: row.resumed,
+        memo,
+        repeat_id: &row.repeat,
+        agent: &mailbox.name,
+        principal: row.owner.principal.as_deref(),
+        tenant: row.owner.tenant.as_deref().filter(|_| row.owner.proved),
+        hops: row.trace.as_ref().map_or(&[][..], |trace| &trace.hops),
+        accepted_output_modes: &call.accepted_output_modes,
+        metadata: &call.metadata,
+        earlier: Vec::new(),
+        references: Vec::new(),
     }
 }
 
