@@ -81,7 +81,7 @@ const OLD_VERSION_WORDS: [&str; 3] = ["v03", "V03", "\"0.3\""];
 const OLD_VERSION_HOME: &str = "crates/nuncio-protocol/src/v03";
 
 /// Files that may name the old version, each with its reason.
-const OLD_VERSION_SELECTORS: [(&str, &str); 11] = [
+const OLD_VERSION_SELECTORS: [(&str, &str); 12] = [
     ("crates/nuncio-protocol/src/lib.rs", "declares the module"),
     ("crates/nuncio-protocol/src/version.rs", "parses the version from the wire"),
     ("crates/nuncio-server/src/bind/version.rs", "selects the dialect of a request"),
@@ -90,6 +90,7 @@ const OLD_VERSION_SELECTORS: [(&str, &str); 11] = [
     ("crates/nuncio-audit/src/interface.rs", "selects the dialect of an audited interface"),
     ("crates/nuncio-hub/src/agents/demo/conformance.rs", "has a profile for the test kit of that version"),
     ("crates/nuncio-hub/src/config/agent/demo.rs", "has the word for that profile"),
+    ("crates/nuncio-hub/src/config/agent/mailbox.rs", "has the words for the format of deliveries"),
     ("crates/nuncio-hub/src/config/agent/mod.rs", "reads the version to speak from a file"),
     ("crates/nuncio/src/args.rs", "takes the version to speak from the command line"),
     ("crates/nuncio/src/args/options.rs", "takes that profile from the command line"),

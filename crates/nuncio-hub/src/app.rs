@@ -60,6 +60,8 @@ const FORGET: Duration = Duration::from_secs(60);
 
 /// Time for running deliveries to end.
 const PUSH_GRACE: Duration = Duration::from_secs(5);
+/// The time that webhooks of agents have to answer what was posted to them.
+const DELIVERY_GRACE: Duration = Duration::from_secs(5);
 
 /// Time to export the remaining telemetry.
 const TELEMETRY_GRACE: Duration = Duration::from_secs(5);
@@ -158,7 +160,6 @@ impl Hub {
             card_base: Some(base.clone()),
             card_follows_proxies: own_names.follow,
             card_signer: keys.signer(),
-            body_bytes: config.limits.body_bytes,
             memory: memory.clone(),
             ..BindOptions::default()
         };
@@ -213,6 +214,8 @@ impl Hub {
             mailboxes: Arc::clone(&mailboxes),
             identity: Arc::clone(&identity),
             options: options.clone(),
+            consents: Arc::clone(&consents),
+            body_bytes: config.limits.body_bytes,
         };
         routes.add_all(RouteAccess::Protocol, [pull.route()])?;
         let local = |address| HostNames { proxies: Vec::new(), follow: false, ..names(&config, address) };
@@ -237,6 +240,7 @@ impl Hub {
             identity: Arc::clone(&identity),
             fleet: Arc::clone(&fleet),
             mailboxes: Arc::clone(&mailboxes),
+            push: pushing.as_ref().map(|pushing| pushing.push.clone()),
         };
         routes.add_all(RouteAccess::Protocol, [register.route()])?;
         let requests = Requests::new(Arc::clone(&telemetry.metrics));
@@ -435,6 +439,7 @@ impl Hub {
         });
         let serving = async {
             let open = futures_util::future::join3(calls, administration, scraping).await;
+            self.mailboxes.finish_deliveries(self.config.drain_grace.min(DELIVERY_GRACE)).await;
             self.live.callers.close();
             self.fleet.begin_to_drain();
             self.health.set(false).await;
@@ -448,7 +453,7 @@ impl Hub {
             never = ready::watch(&*self.store, &self.fleet, &self.health) => match never {},
             never = self.live.identity.work() => match never {},
             never = follow(&self.live) => match never {},
-            never = self.mailboxes.work() => match never {},
+            never = Arc::clone(&self.mailboxes).work() => match never {},
             never = self.trail.run() => match never {},
             never = memory::measure(&self.memory) => match never {},
             // Boxed, because it is large and waits most of the time.
@@ -518,7 +523,7 @@ async fn follow(live: &Live) -> Infallible {
     let mut declared = None;
     let mut forget = tokio::time::interval(FORGET);
     loop {
-        let schemes = Some(identity.schemes());
+        let schemes = Some((identity.schemes(), identity.known_schemes()));
         if schemes != declared {
             declared = schemes;
             fleet.show_again();

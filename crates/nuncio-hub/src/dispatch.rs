@@ -81,7 +81,7 @@ impl<B: A2aService + ?Sized> CallHandler for Dispatch<B> {
         call.set_tenant(None);
         let mut reply = self.pass(cx, call).await?;
         if let Reply::Card(card) = &mut reply {
-            self.layers.identity.declare(card);
+            self.layers.identity.declare(card, self.layers.asks);
         }
         Ok(reply)
     }

@@ -9,8 +9,8 @@ use http::HeaderMap;
 use nuncio_client::{AddressKind, Egress, Policy, Refusal, SigningKey};
 use nuncio_server::{
     push::{
-        Courier, Failure, Push, PushOptions, ReceiverResponse, Retry, RootKey, Sign, sign_by_key,
-        sign_by_secrets,
+        Courier, Failure, Push, PushOptions, ReceiverAnswer, ReceiverResponse, Retry, RootKey, Sign,
+        sign_by_key, sign_by_secrets,
     },
     store::Store,
 };
@@ -114,6 +114,17 @@ impl Courier for HubCourier {
         deadline: Duration,
     ) -> Result<ReceiverResponse, Failure> {
         Courier::post(&self.0, url, headers, body, deadline).await
+    }
+
+    async fn ask(
+        &self,
+        url: &Url,
+        headers: HeaderMap,
+        body: Bytes,
+        deadline: Duration,
+        max_body: usize,
+    ) -> Result<ReceiverAnswer, Failure> {
+        Courier::ask(&self.0, url, headers, body, deadline, max_body).await
     }
 }
 

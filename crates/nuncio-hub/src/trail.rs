@@ -86,6 +86,9 @@ pub enum What {
     MailboxRotated,
     MailboxRemoved,
     MailboxRetried,
+    /// The webhook of a mailbox answered 410: nothing more is posted to it.
+    MailboxDisabled,
+    MailboxEnabled,
     InvitationCreated,
     InvitationRevoked,
     InvitationRedeemed,

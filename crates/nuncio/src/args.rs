@@ -34,7 +34,7 @@ use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 use url::Url;
 
 pub(crate) use self::{
-    access::{AccessCaller, AccessCommand},
+    access::{AccessCaller, AccessCommand, OwnMailbox},
     admin::{Admin, DEFAULT_ADMIN},
     admin_token::AdminTokenCommand,
     agent::{AgentCommand, Change},

@@ -34,6 +34,7 @@ mod stories;
 mod tenants;
 mod tools;
 mod top;
+mod webhook_agents;
 mod webhooks;
 mod wrong_input;
 

@@ -65,18 +65,26 @@ pub enum PostErrorKind {
     Connect,
     /// The TLS handshake failed, for example because of the certificate.
     Tls,
-    /// The deadline or the connect timeout has passed.
+    /// The deadline has passed.
     Timeout,
+    /// No connection was made in time; nothing was sent.
+    ConnectTimeout,
     /// The connection broke, or the answer was not HTTP.
     Broke,
+    /// The body of the answer is too large.
+    TooLarge,
 }
 
 impl PostError {
     fn new(url: &Url, kind: PostErrorKind, why: impl fmt::Display) -> Self {
         let what = match kind {
             PostErrorKind::Blocked(_) => "it is not allowed to post to",
-            PostErrorKind::Dns | PostErrorKind::Connect | PostErrorKind::Tls => "cannot connect to",
+            PostErrorKind::Dns
+            | PostErrorKind::Connect
+            | PostErrorKind::ConnectTimeout
+            | PostErrorKind::Tls => "cannot connect to",
             PostErrorKind::Timeout | PostErrorKind::Broke => "no answer from",
+            PostErrorKind::TooLarge => "too large an answer from",
         };
         let message = format!("{what} {}: {why}", url.origin().ascii_serialization());
         Self { kind, message }
@@ -96,7 +104,9 @@ impl PostError {
         if let Some(refusal) = cause.refusal {
             return Self::blocked(url, refusal);
         }
-        let kind = if error.is_timeout() {
+        let kind = if error.is_timeout() && error.is_connect() {
+            PostErrorKind::ConnectTimeout
+        } else if error.is_timeout() {
             PostErrorKind::Timeout
         } else if error.is_dns() {
             PostErrorKind::Dns
@@ -124,9 +134,55 @@ impl Egress {
         body: Bytes,
         deadline: Duration,
     ) -> Result<Posted, PostError> {
-        self.admit(url).map_err(|refusal| PostError::blocked(url, refusal))?;
         let late = tokio::time::sleep(deadline);
         tokio::pin!(late);
+        let mut response = self.post_and_wait(url, headers, body, deadline, late.as_mut()).await?;
+        let excerpt = excerpt(&mut response, late.as_mut()).await;
+        Ok(posted(response, excerpt))
+    }
+
+    /// Like [`Self::post`], with the whole body of the answer in [`Posted::excerpt`].
+    ///
+    /// # Errors
+    /// There is no answer; or its body is larger than `max_body`, or is not complete before the deadline.
+    pub async fn post_for_answer(
+        &self,
+        url: &Url,
+        headers: HeaderMap,
+        body: Bytes,
+        deadline: Duration,
+        max_body: usize,
+    ) -> Result<Posted, PostError> {
+        let late = tokio::time::sleep(deadline);
+        tokio::pin!(late);
+        let mut response = self.post_and_wait(url, headers, body, deadline, late.as_mut()).await?;
+        let mut whole = BytesMut::new();
+        loop {
+            let chunk = tokio::select! {
+                chunk = response.chunk() => chunk,
+                () = &mut late => return Err(PostError::late(url)),
+            };
+            match chunk.map_err(|error| PostError::broken(url, &error.without_url()))? {
+                None => return Ok(posted(response, whole.freeze())),
+                Some(chunk) if whole.len() + chunk.len() > max_body => {
+                    let why = format!("its body has more than {max_body} bytes");
+                    return Err(PostError::new(url, PostErrorKind::TooLarge, why));
+                }
+                Some(chunk) => whole.extend_from_slice(&chunk),
+            }
+        }
+    }
+
+    /// Posts, and waits for the head of the answer.
+    async fn post_and_wait(
+        &self,
+        url: &Url,
+        headers: HeaderMap,
+        body: Bytes,
+        deadline: Duration,
+        mut late: Pin<&mut Sleep>,
+    ) -> Result<Response, PostError> {
+        self.admit(url).map_err(|refusal| PostError::blocked(url, refusal))?;
         let client = match &self.guard {
             Some(guard) if !guard.kept.admits(url, deadline) => &guard.once,
             _ => self.client(url),
@@ -136,11 +192,13 @@ impl Egress {
             answer = request => answer,
             () = &mut late => return Err(PostError::late(url)),
         };
-        let mut response = answer.map_err(|error| PostError::broken(url, &error.without_url()))?;
-        let excerpt = excerpt(&mut response, late.as_mut()).await;
-        let (status, remote) = (response.status(), response.remote_addr());
-        Ok(Posted { status, headers: std::mem::take(response.headers_mut()), excerpt, remote })
+        answer.map_err(|error| PostError::broken(url, &error.without_url()))
     }
+}
+
+fn posted(mut response: Response, excerpt: Bytes) -> Posted {
+    let (status, remote) = (response.status(), response.remote_addr());
+    Posted { status, headers: std::mem::take(response.headers_mut()), excerpt, remote }
 }
 
 /// The beginning of the body. The rest is not read, and the connection is closed unless the body is

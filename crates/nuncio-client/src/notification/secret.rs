@@ -2,7 +2,10 @@
 
 use std::{fmt, str::FromStr};
 
-use aws_lc_rs::hmac::{self, HMAC_SHA256};
+use aws_lc_rs::{
+    digest,
+    hmac::{self, HMAC_SHA256},
+};
 use base64::{
     Engine as _,
     engine::general_purpose::{STANDARD, STANDARD_NO_PAD},
@@ -50,6 +53,12 @@ impl WebhookSecret {
             return Err(SecretError);
         }
         Ok(Self(hmac::Key::new(HMAC_SHA256, bytes)))
+    }
+
+    /// The secret that goes with the key of a mailbox: its SHA-256.
+    #[must_use]
+    pub fn of_mailbox_key(key: &str) -> Self {
+        Self(hmac::Key::new(HMAC_SHA256, digest::digest(&digest::SHA256, key.as_bytes()).as_ref()))
     }
 
     /// Signs an attempt that is made at this time in Unix seconds.

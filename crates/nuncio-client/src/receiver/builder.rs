@@ -85,6 +85,12 @@ impl ReceiverBuilder {
         self
     }
 
+    /// Requires an HMAC by the SHA-256 of this key of a mailbox, by which a hub signs the messages of an agent that has
+    /// only a webhook. May be repeated, while one key replaces the other.
+    pub fn mailbox_key(self, key: impl AsRef<str>) -> Self {
+        self.secret(WebhookSecret::of_mailbox_key(key.as_ref()))
+    }
+
     /// Requires claims signed by one of these keys.
     ///
     /// They prove which hub sent a notification, but not on whose behalf: every caller of the hub can

@@ -2,12 +2,14 @@
 //!
 //! Reading order: this file has the path of one notification; `builder` the options; `head` reads headers,
 //! `proof` authenticates the sender (`jwks` has the keys), `payload` decodes the body, `seen` detects
-//! duplicates, `rejected` has every reason to refuse.
+//! duplicates, `rejected` has every reason to refuse; `delivery` is a message for an agent that has only a webhook, with
+//! its answers.
 //!
 //! **Invariant:** the body is not parsed before its sender is authenticated, and a delivery counts as seen
 //! only after it was handled.
 
 mod builder;
+mod delivery;
 mod head;
 mod jwks;
 mod payload;
@@ -23,7 +25,8 @@ use nuncio_protocol::{Event, TaskId, Version, wire::excerpt};
 
 use self::{builder::Expects, head::NotificationHead, proof::Proofs, seen::SeenDeliveries};
 pub use self::{
-    builder::ReceiverBuilder, payload::decode as read_body, proof::Proof, rejected::Rejected, seen::Receipt,
+    builder::ReceiverBuilder, delivery::Delivery, payload::decode as read_body, proof::Proof,
+    rejected::Rejected, seen::Receipt,
 };
 
 /// Receives notifications: authenticates the sender, drops duplicates, and decodes the event. It opens no

@@ -20,8 +20,9 @@
 //! ([`Lease::lost`]): the hub takes no line of it any more.
 //!
 //! Reading order: this file (claims), `claim` (the work), `lease` (lines and heartbeat), `line` (the forms of a line),
-//! `outbox` (numbering, pure), `wire` (requests and answers), `register` (a mailbox by invitation).
+//! `outbox` (numbering, pure), `wire` (requests and answers), `register` (a mailbox by invitation), `access` (consent by the agent).
 
+mod access;
 mod claim;
 mod lease;
 mod line;
@@ -45,10 +46,11 @@ use uuid::Uuid;
 
 use self::wire::{Call, Mailbox};
 pub use self::{
+    access::{AgentCaller, CallerDecision},
     claim::Claim,
     lease::Lease,
     line::Line,
-    register::{Registration, register},
+    register::{Registration, register, register_webhook},
     wire::{Release, WorkerError},
 };
 use crate::{Egress, auth::secret::Secret};

@@ -89,13 +89,14 @@ pub(super) struct Call<'a> {
     /// Appended to the path of the mailbox.
     path: &'a str,
     wait: Option<Duration>,
+    pub(super) query: Option<&'a str>,
     pub(super) content_type: Option<&'static str>,
     headers: Vec<(&'static str, String)>,
 }
 
 impl<'a> Call<'a> {
     pub(super) fn new(method: Method, path: &'a str) -> Self {
-        Self { method, path, wait: None, content_type: None, headers: Vec::new() }
+        Self { method, path, query: None, wait: None, content_type: None, headers: Vec::new() }
     }
 }
 
@@ -215,6 +216,7 @@ impl Mailbox {
     async fn exchange(&self, call: Call<'_>, body: Bytes) -> Result<Response<Bytes>, WorkerError> {
         let mut url = self.url.clone();
         url.set_path(&format!("{}{}", self.url.path(), call.path));
+        url.set_query(call.query);
         let mut request = Request::builder().method(call.method).uri(url.as_str());
         if let Some(key) = &self.key {
             request = request.header(AUTHORIZATION, format!("Bearer {}", key.reveal()));

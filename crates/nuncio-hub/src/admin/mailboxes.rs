@@ -7,9 +7,9 @@ use nuncio_protocol::ErrorKind;
 use super::{
     AdminState, agents,
     api::{
-        CreateMailbox, ListMailboxes, Mailbox, MailboxDetails, MailboxLease, MailboxList, MailboxTurn,
-        MailboxWithSecret, MailboxWorker, NewMailbox, PoisonTask, RemoveMailbox, Retried, RetryMailbox,
-        RotateMailbox, ShowMailbox, TakeOverLeases, TakenOver,
+        CreateMailbox, EnableMailbox, ListMailboxes, Mailbox, MailboxDetails, MailboxLease, MailboxList,
+        MailboxTurn, MailboxWithSecret, MailboxWorker, NewMailbox, PoisonTask, RemoveMailbox, Retried,
+        RetryMailbox, RotateMailbox, ShowMailbox, TakeOverLeases, TakenOver,
     },
     endpoint::Reply,
     keys,
@@ -105,6 +105,7 @@ pub(super) async fn remove(
         Err(ChangeRefusal::Elsewhere(_)) if had_key => {}
         Err(refused) => return Err(agents::problem(&name, refused)),
     }
+    state.mailboxes.forget_switch(&name).await?;
     Ok(Reply::new(()).subject(name))
 }
 
@@ -127,6 +128,24 @@ pub(super) async fn retry(
     }
     let tasks = tasks.into_iter().map(|task| task.as_str().to_owned()).collect();
     Ok(Reply::new(Retried { tasks }).subject(name))
+}
+
+pub(super) async fn enable(
+    state: Arc<AdminState>,
+    request: EnableMailbox,
+) -> Result<Reply<Mailbox>, AdminProblem> {
+    let name = request.name;
+    find(&state, &name).await?;
+    match state.mailboxes.enable(&name).await? {
+        Some(true) => {}
+        Some(false) => return Err(AdminProblem::conflict(format!("the webhook of {name} is not disabled"))),
+        None => {
+            let why = format!("{name} has no webhook; set deliver_to, or fetch its messages");
+            return Err(AdminProblem::conflict(why));
+        }
+    }
+    let overview = find(&state, &name).await?;
+    Ok(Reply::new(shown(&state, &name, &overview)).subject(name))
 }
 
 pub(super) async fn take_over(
@@ -169,6 +188,8 @@ fn shown(state: &AdminState, name: &str, overview: &MailboxOverview) -> Mailbox 
         leased: overview.leased,
         oldest: overview.turns.first().map(|turn| turn.arrived),
         poison: overview.poison.len(),
+        deliver_to: overview.webhook.clone(),
+        disabled: overview.disabled,
     }
 }
 

@@ -121,6 +121,7 @@ impl AdminState {
             | What::MailboxRotated
             | What::MailboxRemoved
             | What::MailboxRetried
+            | What::MailboxEnabled
             | What::InvitationCreated
             | What::InvitationRevoked
             | What::LeasesTakenOver

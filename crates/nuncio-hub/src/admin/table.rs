@@ -54,6 +54,7 @@ fn endpoints() -> Vec<Endpoint> {
         endpoint(mailboxes::rotate),
         endpoint(mailboxes::remove),
         endpoint(mailboxes::retry),
+        endpoint(mailboxes::enable),
         endpoint(mailboxes::take_over),
         endpoint(invitations::list),
         endpoint(invitations::create),

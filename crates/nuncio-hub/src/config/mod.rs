@@ -52,9 +52,9 @@ use self::{
 pub use self::{
     agent::{
         Agent, AgentAccess, AgentKind, AgentName, AgentOrigin, Auth, CardSource, ClientIdentity, Command,
-        CommandLine, Credential, Demo, Environment, Extension, Follow, Format, Mailbox, Mode, Model,
-        ModelDialect, ModelTarget, OAuth2, Profile, Provider, Reasoning, Serial, Skill, Trust, Upstream,
-        WhenDown,
+        CommandLine, Credential, DeliverAs, Demo, Environment, Extension, Follow, Format, Mailbox, Mode,
+        Model, ModelDialect, ModelTarget, OAuth2, Profile, Provider, Reasoning, Serial, Skill, Trust,
+        Upstream, WhenDown,
     },
     calls::{AgentCalls, Calls},
     changes::{AgentChanges, Changes, changes},

@@ -94,7 +94,7 @@ impl Told {
 pub fn agent_spec(spec: &str) -> Result<Told, String> {
     let text = |text: &str| Told::Text(text.to_owned());
     let expected = "expected http://… or https://… (an agent that speaks A2A), cmd:PROGRAM, cmd+json:PROGRAM, openai:URL#MODEL, \
-         anthropic:URL#MODEL, or mailbox:";
+         anthropic:URL#MODEL, mailbox:, or mailbox:URL (a webhook)";
     match spec.split_once(':') {
         Some(("http" | "https", rest)) if rest.starts_with("//") => {
             Ok(Told::Table(vec![("url", text(spec))]))
@@ -104,7 +104,13 @@ pub fn agent_spec(spec: &str) -> Result<Told, String> {
             Ok(Told::Table(vec![("command", text(line)), ("format", text(format))]))
         }
         Some(("mailbox", "")) => Ok(Told::Table(vec![("mailbox", Told::Table(Vec::new()))])),
-        Some(("mailbox", _)) => Err("mailbox: takes no value; its settings are keys of the file".to_owned()),
+        Some(("mailbox", url)) if url.starts_with("http://") || url.starts_with("https://") => {
+            Ok(Told::Table(vec![("mailbox", Told::Table(vec![("deliver_to", text(url))]))]))
+        }
+        Some(("mailbox", _)) => {
+            Err("mailbox: takes the address of a webhook, or nothing; other settings are keys of the file"
+                .to_owned())
+        }
         Some(("openai" | "anthropic", _)) => Ok(Told::Table(vec![("model", text(spec))])),
         Some((kind, _)) if kind.chars().all(|c| c.is_ascii_alphanumeric() || c == '+' || c == '-') => {
             Err(format!("unknown kind of agent; {expected}"))

@@ -97,7 +97,7 @@ impl ServedAgent {
         options.agent_name = Some(Arc::clone(&name));
         let relay = relay.map(|layer| layer(layers.clone()));
         let service: Arc<dyn A2aService> = Arc::new(Dispatch::new(layers, service));
-        let shown = show(&name, &service, relay.as_ref(), &card, &identity, &urls, &options)?;
+        let shown = show(&name, &service, relay.as_ref(), &card, (&identity, info.asks), &urls, &options)?;
         let (card, shown) = (ArcSwap::new(card), ArcSwap::from_pointee(shown));
         Ok(Self { name, runtime, relay, service, identity, urls, card, options, shown, upstream: None, info })
     }
@@ -189,7 +189,7 @@ impl ServedAgent {
             &self.service,
             self.relay.as_ref(),
             &self.card.load(),
-            &self.identity,
+            (&self.identity, self.info.asks),
             &self.urls,
             &self.options,
         )?;
@@ -215,12 +215,12 @@ fn show(
     service: &Arc<dyn A2aService>,
     relay: Option<&Arc<dyn Relay>>,
     card: &AgentCard,
-    identity: &Authenticator,
+    (identity, asks): (&Authenticator, bool),
     urls: &AgentUrls,
     options: &BindOptions,
 ) -> Result<VisibleAgent> {
     let mut card = card.clone();
-    identity.declare(&mut card);
+    identity.declare(&mut card, asks);
     // Which of them there are follows from the default agent, which may be another one now.
     let versions: Vec<_> = card.supported_interfaces.iter().map(AgentInterface::version).collect();
     card.supported_interfaces = urls.interfaces(name);

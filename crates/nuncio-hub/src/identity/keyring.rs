@@ -296,6 +296,17 @@ impl Keyring {
         Some((entry.key.clone(), entry.last_used()))
     }
 
+    /// The hashes of the valid secrets of the key of this name, newest first: a secret that its holder can derive.
+    pub(crate) fn hashes(&self, name: &str, now: Timestamp) -> Vec<[u8; 32]> {
+        let snapshot = self.snapshot.load();
+        let entry = snapshot.by_id.values().find(|entry| entry.key.name == name);
+        let valid = entry.into_iter().flat_map(|entry| {
+            let hashes = entry.secrets.iter().map(|(hash, _)| hash);
+            hashes.filter(|hash| entry.judge(hash, now).is_ok())
+        });
+        valid.copied().collect()
+    }
+
     /// Creates a key. Its text cannot be retrieved again.
     ///
     /// # Errors

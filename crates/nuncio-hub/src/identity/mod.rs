@@ -219,15 +219,18 @@ impl Authenticator {
 
     /// The security schemes of which a caller must satisfy one; empty if anonymous callers are allowed.
     pub(crate) fn schemes(&self) -> Vec<(String, SecurityScheme)> {
-        if self.allows_anonymous() {
-            return Vec::new();
-        }
+        if self.allows_anonymous() { Vec::new() } else { self.known_schemes() }
+    }
+
+    /// The security schemes by which callers can say who they are.
+    pub(crate) fn known_schemes(&self) -> Vec<(String, SecurityScheme)> {
         declare::schemes(self.settings.load().issuers.iter().map(|issuer| &**issuer))
     }
 
-    /// Writes the security schemes and requirements of this hub on a card.
-    pub(crate) fn declare(&self, card: &mut AgentCard) {
-        declare::declare(card, self.schemes());
+    /// Writes the security schemes and requirements of this hub on a card. An agent that `asks` for consent needs to
+    /// know its callers, also where the hub does not.
+    pub(crate) fn declare(&self, card: &mut AgentCard, asks: bool) {
+        declare::declare(card, if asks { self.known_schemes() } else { self.schemes() });
     }
 
     /// A subscription to changes of security schemes (which cards show) and of the limits of keys.

@@ -94,7 +94,7 @@ async fn who_gets_in_without_showing_anything() {
         let case = format!("{anonymous:?} {has_issuer} {on_loopback} {has_key}");
         assert_eq!(who(&identity, &[]).await, expected, "{case}");
         let mut card = AgentCard::new("a", "b");
-        identity.declare(&mut card);
+        identity.declare(&mut card, false);
         assert_eq!(card.security_requirements.is_empty(), expected == "-", "{case}: the card says the same");
     }
 }
@@ -198,7 +198,7 @@ async fn cards_say_what_has_to_be_shown() {
     let (identity, _writer) = identity(Anonymous::Loopback, vec![issuer(), second], true).await;
     let mut card = AgentCard::new("a", "b");
     card.security_schemes.insert("theirs".to_owned(), SecurityScheme::MutualTls(Default::default()));
-    identity.declare(&mut card);
+    identity.declare(&mut card, false);
     let names: Vec<_> = card.security_schemes.keys().collect();
     assert_eq!(names, ["apiKey", "bearer", "oidc", "oidc2"]);
     let required: Vec<_> =

@@ -105,6 +105,10 @@ definitions! {
         "Age of the oldest message of a mailbox that waits; 0 if none does";
     LEASE_OFFERS Counter "lease_offers" ["agent"]
         "Leases that workers of a mailbox got";
+    DELIVERIES_TO_AGENTS Counter "mailbox_deliveries" ["agent" "outcome"]
+        "Messages posted to the webhook of an agent by outcome: answered, begun (202), retried, refused, gone (410), or held_back (not posted, because the webhook fails or is paused)";
+    MAILBOX_DISABLED Gauge "mailbox_disabled" ["agent"]
+        "1 if the webhook of an agent is gone (410) and was not enabled again, else 0";
     LEASE_ENDS Counter "lease_ends" ["agent" "outcome"]
         "Ends of turns and leases of a mailbox by outcome: done, returned (offered again), lost (the worker was lost), poison (offered too often) or unclaimed (no worker came)";
     AGENT_UP Gauge "agent_up" ["agent"]
@@ -179,6 +183,8 @@ pub(crate) struct Metrics {
     mailbox_turns: GaugeFamily<2>,
     mailbox_oldest: Family<Labels<1>, Gauge<f64, AtomicU64>>,
     lease_offers: CounterFamily<1>,
+    mailbox_deliveries: CounterFamily<2>,
+    mailbox_disabled: GaugeFamily<1>,
     lease_ends: CounterFamily<2>,
     agent_up: GaugeFamily<1>,
     room_rounds: CounterFamily<1>,
@@ -240,6 +246,8 @@ impl Default for Metrics {
         let mailbox_turns = register(r, &MAILBOX_TURNS, GaugeFamily::default());
         let mailbox_oldest = register(r, &MAILBOX_OLDEST, Family::default());
         let lease_offers = register(r, &LEASE_OFFERS, CounterFamily::default());
+        let mailbox_deliveries = register(r, &DELIVERIES_TO_AGENTS, CounterFamily::default());
+        let mailbox_disabled = register(r, &MAILBOX_DISABLED, GaugeFamily::default());
         let lease_ends = register(r, &LEASE_ENDS, CounterFamily::default());
         let agent_up = register(r, &AGENT_UP, GaugeFamily::default());
         let room_rounds = register(r, &ROOM_ROUNDS, CounterFamily::default());
@@ -293,6 +301,8 @@ impl Default for Metrics {
             mailbox_turns,
             mailbox_oldest,
             lease_offers,
+            mailbox_deliveries,
+            mailbox_disabled,
             lease_ends,
             agent_up,
             room_rounds,
@@ -433,6 +443,16 @@ impl Metrics {
     /// Counts a lease that a worker got.
     pub(crate) fn lease_offered(&self, agent: &str) {
         self.lease_offers.get_or_create(&labels(&LEASE_OFFERS, [agent])).inc();
+    }
+
+    /// Counts a message that was posted to the webhook of an agent.
+    pub(crate) fn delivered(&self, agent: &str, outcome: &str) {
+        self.mailbox_deliveries.get_or_create(&labels(&DELIVERIES_TO_AGENTS, [agent, outcome])).inc();
+    }
+
+    /// Sets whether the webhook of an agent is gone.
+    pub(crate) fn webhook_gone(&self, agent: &str, is_gone: bool) {
+        self.mailbox_disabled.get_or_create(&labels(&MAILBOX_DISABLED, [agent])).set(i64::from(is_gone));
     }
 
     /// Counts the end of a turn or a lease.

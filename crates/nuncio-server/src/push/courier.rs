@@ -30,6 +30,31 @@ pub trait Courier: Send + Sync + 'static {
         body: Bytes,
         deadline: Duration,
     ) -> Result<ReceiverResponse, Failure>;
+
+    /// Posts to a receiver that answers in the body of its response, which may have `max_body` bytes.
+    ///
+    /// # Errors
+    /// There was no response, or not all of it. Without an implementation nothing is sent.
+    async fn ask(
+        &self,
+        url: &Url,
+        headers: HeaderMap,
+        body: Bytes,
+        deadline: Duration,
+        max_body: usize,
+    ) -> Result<ReceiverAnswer, Failure> {
+        let _ = (url, headers, body, deadline, max_body);
+        Err(Failure::Blocked("this courier reads no answers".into()))
+    }
+}
+
+/// The response of a receiver that answers in its body.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReceiverAnswer {
+    /// The status; its excerpt is fit for logs.
+    pub response: ReceiverResponse,
+    /// The whole body.
+    pub body: Bytes,
 }
 
 /// The response of a receiver.

@@ -8,10 +8,12 @@
 //! ```
 //! Reading order: `config` and `seal` (the stored form), `dispatch`, `leases`, `worker`, `payload`,
 //! `request`, `web` (the HTTP client), `schedule`, `breaker`, `large_bodies`, `settle`; `paused` has the
-//! receivers that an operator has paused, `agent` the settings of an agent, `courier` the trait of the way out, and
-//! `onward` the notifications of remote agents that are forwarded.
+//! receivers that an operator has paused, `agent` the settings of an agent, `courier` the trait of the way out, 
+//! `onward` the notifications of remote agents that are forwarded; `ask` is for deliveries that the caller keeps, and
+//! that are answered.
 
 mod agent;
+mod ask;
 mod breaker;
 mod config;
 mod courier;
@@ -46,8 +48,9 @@ use tokio_util::{
 pub(crate) use self::agent::AgentPush;
 pub use self::{
     agent::PushOptions,
+    ask::{Ask, NoAnswer},
     config::shown_url,
-    courier::{Courier, Failure, ReceiverResponse},
+    courier::{Courier, Failure, ReceiverAnswer, ReceiverResponse},
     onward::{Onward, Said},
     paused::MAX_PAUSED,
     payload::Dialect,

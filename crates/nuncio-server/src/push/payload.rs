@@ -55,6 +55,16 @@ impl NotificationBody {
         Some(Self { content_type: Self::content_type(version), body })
     }
 
+    /// Encodes an event as the dialect `neuralpost` does: as the result of a JSON-RPC response.
+    pub(super) fn in_envelope(delivery: &str, event: &Event) -> Result<Self, StoreError> {
+        let mut result = Vec::with_capacity(1_024);
+        v03::JsonRpc.encode_event(event, &mut result);
+        let result = serde_json::from_slice(&result).map_err(StoreError::broken)?;
+        let envelope = JsonRpcEnvelope { jsonrpc: "2.0", id: delivery, result };
+        let body = serde_json::to_vec(&envelope).map_err(StoreError::broken)?;
+        Ok(Self { content_type: Self::content_type(Version::V0_3), body })
+    }
+
     /// The content type of notifications in a version.
     pub(super) fn content_type(version: Version) -> &'static str {
         match version {
@@ -102,12 +112,7 @@ impl PayloadSource<'_> {
             }
             (Version::V0_3, Dialect::NeuralPost) => {
                 let Some(event) = self.event(ahead).await? else { return Ok(None) };
-                let mut result = Vec::with_capacity(1_024);
-                v03::JsonRpc.encode_event(&event, &mut result);
-                let result = serde_json::from_slice(&result).map_err(StoreError::broken)?;
-                let envelope = JsonRpcEnvelope { jsonrpc: "2.0", id: delivery, result };
-                serde_json::to_writer(&mut body, &envelope).map_err(StoreError::broken)?;
-                "application/json"
+                return NotificationBody::in_envelope(delivery, &event).map(Some);
             }
         };
         Ok(Some(NotificationBody { content_type, body }))

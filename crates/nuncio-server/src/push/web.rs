@@ -13,7 +13,7 @@ use nuncio_client::{
 use url::{Position, Url};
 
 use super::{
-    courier::{Courier, Failure, ReceiverResponse},
+    courier::{Courier, Failure, ReceiverAnswer, ReceiverResponse},
     request::{Sign, Unsigned},
 };
 use crate::store::FailureCause;
@@ -39,7 +39,34 @@ impl Courier for Egress {
             excerpt: secrets.hide(String::from_utf8_lossy(&posted.excerpt).into_owned()),
         })
     }
+
+    async fn ask(
+        &self,
+        url: &Url,
+        headers: HeaderMap,
+        body: Bytes,
+        deadline: Duration,
+        max_body: usize,
+    ) -> Result<ReceiverAnswer, Failure> {
+        let secrets = Secrets::of(url, &headers);
+        let posted = self.post_for_answer(url, headers, body, deadline, max_body).await;
+        let posted = posted.map_err(|error| match error.kind {
+            // Whoever repeats it wants to know that it was not sent.
+            PostErrorKind::ConnectTimeout => Failure::Failed(FailureCause::Connect, error.to_string().into()),
+            _ => failure(&error),
+        })?;
+        let beginning = posted.excerpt.get(..MAX_EXCERPT_BYTES).unwrap_or(&posted.excerpt);
+        let response = ReceiverResponse {
+            status: posted.status,
+            retry_after: posted.retry_after(),
+            excerpt: secrets.hide(String::from_utf8_lossy(beginning).into_owned()),
+        };
+        Ok(ReceiverAnswer { response, body: posted.excerpt })
+    }
 }
+
+/// Bytes of an answer that are kept as its excerpt.
+const MAX_EXCERPT_BYTES: usize = 1024;
 
 /// The minimum length of a text that is hidden as a secret.
 const MIN_SECRET_BYTES: usize = 4;
@@ -90,7 +117,7 @@ fn failure(error: &PostError) -> Failure {
         PostErrorKind::Dns => Failure::Failed(FailureCause::Dns, why),
         PostErrorKind::Connect => Failure::Failed(FailureCause::Connect, why),
         PostErrorKind::Tls => Failure::Failed(FailureCause::Tls, why),
-        PostErrorKind::Timeout => Failure::Failed(FailureCause::Timeout, why),
+        PostErrorKind::Timeout | PostErrorKind::ConnectTimeout => Failure::Failed(FailureCause::Timeout, why),
         PostErrorKind::Broke => Failure::Failed(FailureCause::Broken, why),
         _ => Failure::Failed(FailureCause::Other, why),
     }

@@ -1,17 +1,44 @@
 //! The arguments of `nuncio access`.
 
+use std::path::PathBuf;
+
 use clap::{Args as ClapArgs, Subcommand, ValueEnum, builder::NonEmptyStringValueParser};
 use nuncio_hub::admin::api::AccessState;
+use url::Url;
 
 use super::Admin;
+
+/// The help on the two who may decide.
+pub(crate) const WHO_DECIDES: &str = "\
+Operators decide by the admin API. With --hub an agent decides on its own callers: it needs the key of its mailbox, in the
+environment variable NUNCIO_KEY or in --key-file.";
+
+/// The hub at which an agent decides on its own callers.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct OwnMailbox {
+    /// The address of the hub at which an agent decides on its own callers, with the key of its mailbox.
+    #[arg(id = "own_hub", long = "hub", value_name = "URL")]
+    pub(crate) hub: Option<Url>,
+
+    /// The file with the key of the mailbox.
+    #[arg(long, value_name = "FILE", requires = "own_hub")]
+    pub(crate) key_file: Option<PathBuf>,
+
+    /// Also trust the certificate authorities in this PEM file for the hub; may be repeated.
+    #[arg(long = "ca", value_name = "FILE", requires = "own_hub")]
+    pub(crate) authorities: Vec<PathBuf>,
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AccessCommand {
     /// List the callers that wait for consent, are accepted, or are blocked.
+    #[command(after_help = WHO_DECIDES)]
     List {
         #[command(flatten)]
         hub: Admin,
-        /// Only callers of this agent.
+        #[command(flatten)]
+        own: OwnMailbox,
+        /// Only callers of this agent; needed with --hub.
         #[arg(long, value_name = "NAME")]
         agent: Option<String>,
         /// Only callers in this state.
@@ -32,9 +59,12 @@ pub(crate) enum AccessCommand {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(after_help = WHO_DECIDES)]
 pub(crate) struct AccessCaller {
     #[command(flatten)]
     pub(crate) hub: Admin,
+    #[command(flatten)]
+    pub(crate) own: OwnMailbox,
     /// The agent that asks for consent.
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) agent: String,

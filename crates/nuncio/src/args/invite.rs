@@ -47,6 +47,10 @@ pub(crate) struct Register {
     #[arg(long, value_name = "FILE")]
     pub(crate) card: Option<PathBuf>,
 
+    /// The webhook of the agent: the hub posts each message to this address, and no worker is needed.
+    #[arg(long, value_name = "URL")]
+    pub(crate) webhook: Option<Url>,
+
     /// Write the key to this file, which must not exist, instead of printing it.
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,

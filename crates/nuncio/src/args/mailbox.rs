@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Subcommand;
+use url::Url;
 
 use super::{Admin, delivery::duration};
 
@@ -14,6 +15,9 @@ pub(crate) enum MailboxCommand {
         hub: Admin,
         /// The name of the mailbox: a to z, 0 to 9 and -.
         name: String,
+        /// The webhook of the agent: the hub posts each message to this address.
+        #[arg(long, value_name = "URL")]
+        deliver_to: Option<Url>,
         /// A setting of the mailbox, such as wait_hours=48; may be repeated.
         #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
         settings: Vec<(String, String)>,
@@ -56,6 +60,13 @@ pub(crate) enum MailboxCommand {
         /// Only this task [default: all poison tasks].
         #[arg(long, value_name = "ID")]
         task: Option<String>,
+    },
+    /// Post again to a webhook that was gone (410).
+    Enable {
+        #[command(flatten)]
+        hub: Admin,
+        /// The name of the mailbox.
+        name: String,
     },
     /// End leases of workers as if they had expired.
     TakeOver {

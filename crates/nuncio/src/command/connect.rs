@@ -99,7 +99,7 @@ fn agent(connect: &Connect) -> Result<config::Agent> {
 }
 
 /// The key of the mailbox: from the file, or from the environment.
-fn key(file: Option<&Path>) -> Result<Option<String>> {
+pub(super) fn key(file: Option<&Path>) -> Result<Option<String>> {
     let Some(file) = file else { return Ok(setting(KEY)) };
     let text = String::from_utf8(read("--key-file", file)?).context("--key-file: expected text")?;
     Ok(Some(text.trim().to_owned()))

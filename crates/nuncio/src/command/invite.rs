@@ -5,7 +5,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use nuncio_client::worker::{Registration, Worker, register};
+use nuncio_client::worker::{Registration, Worker, register, register_webhook};
 use nuncio_hub::admin::api::{
     CreateInvitation, Invitation, InvitationWithCode, ListInvitations, NewInvitation, RevokeInvitation,
 };
@@ -80,7 +80,11 @@ pub(super) async fn redeem(args: Register, format: Format) -> Result<ExitCode> {
     let card = args.card.as_deref().map(card).transpose()?;
     let egress = egress(&args.authorities)?;
     let mut file = args.key_file.as_deref().map(new_file).transpose()?;
-    let registered = register(args.hub.as_str(), args.invite.reveal(), &egress).await;
+    let (at, code) = (args.hub.as_str(), args.invite.reveal());
+    let registered = match &args.webhook {
+        Some(webhook) => register_webhook(at, code, webhook, &egress).await,
+        None => register(at, code, &egress).await,
+    };
     let Registration { mailbox, key, .. } = match registered {
         Ok(registered) => registered,
         Err(error) => {
@@ -106,11 +110,14 @@ pub(super) async fn redeem(args: Register, format: Format) -> Result<ExitCode> {
             Some(path) => format!("its key is in {}", path.display()),
             None => "its key is not shown again".to_owned(),
         };
-        output::note(&format!(
-            "you have the mailbox {mailbox}; {kept}; connect an agent with `{} connect {mailbox} --hub {} --to AGENT`",
-            program(),
-            args.hub.as_str().trim_end_matches('/')
-        ));
+        let hub = args.hub.as_str().trim_end_matches('/');
+        let next = match &args.webhook {
+            Some(_) => {
+                "its messages are posted to the webhook, signed with the SHA-256 of the key".to_owned()
+            }
+            None => format!("connect an agent with `{} connect {mailbox} --hub {hub} --to AGENT`", program()),
+        };
+        output::note(&format!("you have the mailbox {mailbox}; {kept}; {next}"));
     }
     if let Some(card) = card {
         let worker = Worker::builder(args.hub.as_str(), &*mailbox).key(&*key).egress(egress).build();

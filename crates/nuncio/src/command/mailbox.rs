@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use nuncio_hub::admin::api::{
-    AgentSettings, CreateMailbox, ListMailboxes, Mailbox, MailboxDetails, MailboxRetry, MailboxRotation,
-    MailboxTurn, MailboxWithSecret, NewMailbox, RemoveMailbox, RetryMailbox, RotateMailbox, ShowMailbox,
-    TakeOver, TakeOverLeases,
+    AgentSettings, CreateMailbox, EnableMailbox, ListMailboxes, Mailbox, MailboxDetails, MailboxRetry,
+    MailboxRotation, MailboxTurn, MailboxWithSecret, NewMailbox, RemoveMailbox, RetryMailbox, RotateMailbox,
+    ShowMailbox, TakeOver, TakeOverLeases,
 };
 use serde_json::{Map, Value, json};
 
@@ -18,9 +18,10 @@ use crate::{
 
 pub(super) async fn run(command: MailboxCommand, format: Format) -> Result<ExitCode> {
     match command {
-        MailboxCommand::Create { hub, name, settings } => {
+        MailboxCommand::Create { hub, name, deliver_to, settings } => {
+            let deliver_to = deliver_to.map(|url| ("deliver_to".to_owned(), Value::String(url.into())));
             let own: Map<String, Value> =
-                settings.into_iter().map(|(key, value)| (key, typed(value))).collect();
+                settings.into_iter().map(|(key, value)| (key, typed(value))).chain(deliver_to).collect();
             let settings = AgentSettings(Map::from_iter([("mailbox".to_owned(), Value::Object(own))]));
             let mailbox = NewMailbox { name, settings };
             secret(&hub.call(&CreateMailbox { mailbox }).await?, format)?;
@@ -46,6 +47,16 @@ pub(super) async fn run(command: MailboxCommand, format: Format) -> Result<ExitC
                     retried.tasks.iter().try_for_each(|task| output::line(task))?;
                     let count = output::count(retried.tasks.len(), "task", "tasks");
                     output::note(&format!("{count} begun in place of poison tasks"));
+                }
+            }
+        }
+        MailboxCommand::Enable { hub, name } => {
+            let mailbox = hub.call(&EnableMailbox { name }).await?;
+            match format {
+                Format::Json => output::json(&mailbox)?,
+                Format::Human => {
+                    let waiting = output::count(mailbox.waiting, "message", "messages");
+                    output::note(&format!("Mailbox {} is delivered again; {waiting} waiting.", mailbox.name));
                 }
             }
         }
@@ -104,11 +115,21 @@ async fn list(hub: &Admin, format: Format) -> Result<()> {
             format!("{} leased", mailbox.leased),
             format!("{} poison", mailbox.poison),
             mailbox.oldest.map_or_else(String::new, |oldest| format!("oldest {oldest}")),
+            webhook(mailbox),
         ]
     };
     columns(&mailboxes.iter().map(row).collect::<Vec<_>>())?;
     output::note(&output::count(mailboxes.len(), "mailbox", "mailboxes"));
     Ok(())
+}
+
+/// The webhook of a mailbox, and whether it is used.
+fn webhook(mailbox: &Mailbox) -> String {
+    match (&mailbox.deliver_to, mailbox.disabled) {
+        (None, _) => String::new(),
+        (Some(to), None) => format!("to {to}"),
+        (Some(to), Some(since)) => format!("to {to}, disabled since {since} (410)"),
+    }
 }
 
 fn show(details: &MailboxDetails, format: Format) -> Result<()> {
@@ -120,6 +141,7 @@ fn show(details: &MailboxDetails, format: Format) -> Result<()> {
         ("mailbox", Some(mailbox.name.clone())),
         ("key", mailbox.key_prefix.clone()),
         ("key used", mailbox.last_used.map(|used| used.to_string())),
+        ("webhook", Some(webhook(mailbox)).filter(|webhook| !webhook.is_empty())),
         ("waiting", Some(mailbox.waiting.to_string())),
         ("leased", Some(mailbox.leased.to_string())),
         ("poison", Some(mailbox.poison.to_string())),

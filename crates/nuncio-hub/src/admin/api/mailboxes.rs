@@ -35,6 +35,10 @@ routes! {
         body retry: MailboxRetry,
     } -> Retried, trail MailboxRetried;
 
+    /// Posts again to a webhook that was gone.
+    EnableMailbox: POST "/mailboxes/{name}:enable", "mailboxes.enable" { path name, } -> Mailbox,
+        trail MailboxEnabled;
+
     /// Ends leases of workers as if they had expired.
     TakeOverLeases: POST "/mailboxes/{name}:take-over", "mailboxes.take-over" {
         path name,
@@ -70,6 +74,13 @@ pub struct Mailbox {
     pub oldest: Option<Timestamp>,
     /// Number of tasks that failed because they were offered too often.
     pub poison: usize,
+    /// The webhook to which messages are posted, without its path.
+    #[serde(rename = "deliverTo", default, skip_serializing_if = "Option::is_none")]
+    pub deliver_to: Option<String>,
+    /// Time since which nothing is posted, because the webhook answered 410.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Time>")]
+    pub disabled: Option<Timestamp>,
 }
 
 /// A mailbox with its messages.

@@ -78,8 +78,8 @@ pub use self::{
         RotateKey, ShowKey,
     },
     mailboxes::{
-        CreateMailbox, ListMailboxes, Mailbox, MailboxDetails, MailboxLease, MailboxList, MailboxRetry,
-        MailboxRotation, MailboxTurn, MailboxWithSecret, MailboxWorker, NewMailbox, PoisonTask,
+        CreateMailbox, EnableMailbox, ListMailboxes, Mailbox, MailboxDetails, MailboxLease, MailboxList,
+        MailboxRetry, MailboxRotation, MailboxTurn, MailboxWithSecret, MailboxWorker, NewMailbox, PoisonTask,
         RemoveMailbox, Retried, RetryMailbox, RotateMailbox, ShowMailbox, TakeOver, TakeOverLeases,
         TakenOver,
     },

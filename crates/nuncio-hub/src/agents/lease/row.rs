@@ -168,9 +168,31 @@ pub(in crate::agents) struct TurnRow {
     pub(in crate::agents) memo: Option<NewMemo>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::agents) trace: Option<Trace>,
+    /// The lease is a delivery to the webhook of the agent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(in crate::agents) delivered: bool,
+    /// The webhook has answered its delivery, and the answer is being stored.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(in crate::agents) answered: bool,
+    /// The number of deliveries that have failed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(in crate::agents) failures: u32,
+    /// The time before which it is not delivered again.
+    #[serde(default, skip_serializing_if = "is_epoch")]
+    pub(in crate::agents) not_before: i64,
     /// There is a record with [`CallData`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(in crate::agents) has_call: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_epoch(millis: &i64) -> bool {
+    *millis == 0
 }
 
 /// The name of a lease: a turn and the number of its lease. Workers take it as it is.

@@ -5,6 +5,9 @@ use std::time::Duration;
 use super::row::{LeaseId, Stage, TurnRow};
 use crate::config::{Mailbox, Serial};
 
+/// The longest time after the end of a delivery in which its outcome is stored.
+const MAX_DELIVERY_MARGIN: Duration = Duration::from_secs(15);
+
 /// The settings that decide about turns.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::agents) struct Rules {
@@ -17,12 +20,14 @@ pub(in crate::agents) struct Rules {
     pub(in crate::agents) redeliver: bool,
     /// Turns of one conversation are handed out one at a time.
     pub(in crate::agents) serial: bool,
+    /// The time that a webhook has for its next line after it has begun.
+    pub(in crate::agents) answer: Duration,
 }
 
 impl From<&Mailbox> for Rules {
     fn from(settings: &Mailbox) -> Self {
-        let Mailbox { wait, lease, max_attempts, redeliver, serial, .. } = *settings;
-        Self { wait, lease, max_attempts, redeliver, serial: serial == Serial::Context }
+        let Mailbox { wait, lease, max_attempts, redeliver, serial, answer, .. } = *settings;
+        Self { wait, lease, max_attempts, redeliver, serial: serial == Serial::Context, answer }
     }
 }
 
@@ -53,7 +58,8 @@ impl TurnRow {
 
     /// The step that follows the end of the lease, if that is not the worker's own.
     pub(in crate::agents) fn after_lease(&self, rules: &Rules) -> Due {
-        let may_repeat = self.stage != Stage::Begun || rules.redeliver || self.has_memo();
+        // A webhook whose answer could not be stored gives it again.
+        let may_repeat = self.stage != Stage::Begun || rules.redeliver || self.has_memo() || self.answered;
         if !may_repeat {
             Due::Lost
         } else if self.attempt >= rules.max_attempts {
@@ -77,12 +83,39 @@ impl TurnRow {
         self.claim = claim.map(str::to_owned);
         self.have = 0;
         self.open_text = false;
+        (self.delivered, self.answered) = (false, false);
+        self.renew(rules, now);
+    }
+
+    /// Gives the turn to the webhook of the agent.
+    pub(in crate::agents) fn deliver(&mut self, holder: &str, rules: &Rules, now: i64) {
+        self.offer(holder, None, rules, now);
+        self.delivered = true;
         self.renew(rules, now);
     }
 
     /// Lets the lease go on.
     pub(in crate::agents) fn renew(&mut self, rules: &Rules, now: i64) {
-        self.expires = now.saturating_add(millis(rules.lease));
+        let time = match (self.delivered, self.stage) {
+            // The hub waits for the answer for as long as a lease, and then has to note what became of it.
+            (true, Stage::Waiting | Stage::Offered) => rules.lease + MAX_DELIVERY_MARGIN.min(rules.lease / 4),
+            (true, Stage::Begun) if !self.answered => rules.answer,
+            (true, Stage::Begun) | (false, _) => rules.lease,
+        };
+        self.expires = now.saturating_add(millis(time));
+    }
+
+    /// Lets the turn wait for another delivery, not before this time. Its wait ends when it would have ended.
+    pub(in crate::agents) fn deliver_later(&mut self, counts: bool, not_before: i64) {
+        self.resumed |= self.stage == Stage::Begun;
+        if !counts {
+            self.attempt = self.attempt.saturating_sub(1);
+        }
+        self.stage = Stage::Waiting;
+        (self.holder, self.claim, self.expires) = (None, None, 0);
+        (self.delivered, self.answered) = (false, false);
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = not_before;
     }
 
     /// Lets the turn wait again.
@@ -90,6 +123,7 @@ impl TurnRow {
         self.resumed |= self.stage == Stage::Begun;
         self.stage = Stage::Waiting;
         (self.holder, self.claim, self.expires) = (None, None, 0);
+        (self.delivered, self.answered) = (false, false);
         self.deadline = now.saturating_add(millis(rules.wait));
     }
 
@@ -136,6 +170,10 @@ pub(super) mod tests {
             canceled: false,
             memo: None,
             trace: None,
+            delivered: false,
+            answered: false,
+            failures: 0,
+            not_before: 0,
             has_call: false,
         }
     }
@@ -175,6 +213,39 @@ pub(super) mod tests {
         let row = TurnRow { stage: Stage::Offered, expires: 10, ..row() };
         assert_eq!(row.due(&rules(), 100, 200), None);
         assert_eq!(row.due(&rules(), 200, 200), Some(Due::Return));
+    }
+
+    #[test]
+    fn a_delivery_has_the_time_of_a_lease_and_one_that_has_begun_that_of_an_answer() {
+        let rules = rules();
+        let mut row = row();
+        row.deliver("webhook", &rules, 0);
+        assert_eq!((row.stage, row.generation, row.attempt, row.expires), (Stage::Offered, 1, 1, 75_000));
+        row.stage = Stage::Begun;
+        row.renew(&rules, 0);
+        assert_eq!(row.expires, 24 * 3_600_000);
+        assert_eq!(row.after_lease(&rules), Due::Lost);
+        row.answered = true;
+        row.renew(&rules, 0);
+        assert_eq!(
+            (row.expires, row.after_lease(&rules)),
+            (60_000, Due::Return),
+            "its answer is asked for again"
+        );
+        row.deliver_later(false, 5_000);
+        let is_back =
+            (row.stage, row.attempt, row.failures, row.not_before, row.deadline, row.delivered, row.answered);
+        assert_eq!(
+            is_back,
+            (Stage::Waiting, 0, 1, 5_000, 1_000_000, false, false),
+            "its wait ends as before"
+        );
+        row.offer("w1", None, &rules, 0);
+        assert_eq!(
+            (row.generation, row.expires),
+            (2, 60_000),
+            "a worker that fetches has the time of a lease"
+        );
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::agents::{
     json_lines::input::{Input, Parts},
-    lease::{Due, FIRST_PAGE, Found, Kept, PAGE, Scan, Stage, TurnPage, key},
+    lease::{Due, FIRST_PAGE, Found, Kept, PAGE, Rules, Scan, Stage, TurnPage, TurnRow, key},
 };
 
 /// Claims of one mailbox that may wait at this hub.
@@ -122,6 +122,22 @@ impl Mailboxes {
             return Ok(Some(kept));
         }
         let rules = mailbox.rules();
+        let offer = |row: &mut TurnRow, now| {
+            row.offer(&claim.worker, claim.key.as_deref(), &rules, now);
+            true
+        };
+        self.take(mailbox, &rules, offer, claim.key.as_deref()).await
+    }
+
+    /// Takes the first free turn that `offer` accepts and gives to somebody. The caller holds `claiming`.
+    pub(super) async fn take(
+        self: &Arc<Self>,
+        mailbox: &Arc<Mailbox>,
+        rules: &Rules,
+        mut offer: impl FnMut(&mut TurnRow, i64) -> bool,
+        claim: Option<&str>,
+    ) -> Result<Option<Kept>, StoreError> {
+        let name = &*mailbox.name;
         let mut scan = Scan::new(rules.serial);
         let (mut after, mut limit) = (None, FIRST_PAGE);
         loop {
@@ -129,19 +145,21 @@ impl Mailboxes {
             for kept in turns {
                 let now = self.now();
                 let mut row = kept.row.clone();
-                match row.due(&rules, now, self.grace(&rules)) {
+                match row.due(rules, now, self.grace(rules)) {
                     None => {}
-                    Some(Due::Return) => row.put_back(&rules, now),
+                    Some(Due::Return) => row.put_back(rules, now),
                     Some(due @ (Due::Unclaimed | Due::Lost | Due::Poison)) => {
                         self.settle_later(mailbox, kept.clone(), due);
                     }
                 }
-                if scan.next(&row) == Found::Busy || row.due(&rules, now, self.grace(&rules)).is_some() {
+                if scan.next(&row) == Found::Busy || row.due(rules, now, self.grace(rules)).is_some() {
                     continue;
                 }
                 let was_held = kept.row.stage != Stage::Waiting;
-                row.offer(&claim.worker, claim.key.as_deref(), &rules, now);
-                if let Some(kept) = self.book.change(name, &kept, row, claim.key.as_deref()).await? {
+                if !offer(&mut row, now) {
+                    continue;
+                }
+                if let Some(kept) = self.book.change(name, &kept, row, claim).await? {
                     if was_held {
                         self.announce_lease(&key(name, kept.turn));
                     }
@@ -256,7 +274,7 @@ impl Mailboxes {
 }
 
 /// The message of a caller with this number.
-fn message(task: &Task, number: usize) -> Option<&Message> {
+pub(super) fn message(task: &Task, number: usize) -> Option<&Message> {
     let mut said = task.history.iter().filter(|message| message.role == Role::User);
     said.nth(number.checked_sub(1)?).map(|message| &**message)
 }

@@ -184,6 +184,7 @@ impl Mailboxes {
             never = hear => never,
             never = hear_of_cards => never,
             never = sweep => never,
+            never = self.deliver_for_all() => never,
         }
     }
 
@@ -206,6 +207,9 @@ impl Mailboxes {
             if after.is_none() {
                 break;
             }
+        }
+        if mailbox.webhook.is_some() {
+            self.metrics.webhook_gone(&mailbox.name, self.gone_since(mailbox).await?.is_some());
         }
         mailbox.counted(level.waiting + level.leased);
         self.metrics.mailbox(&mailbox.name, level.waiting, level.leased, level.oldest_age(self.now()));

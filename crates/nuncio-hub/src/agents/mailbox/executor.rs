@@ -87,6 +87,10 @@ impl Executor for MailboxExecutor {
             canceled: false,
             memo: None,
             trace: Some(trace),
+            delivered: false,
+            answered: false,
+            failures: 0,
+            not_before: 0,
             has_call: !call.is_empty(),
         };
         let mut memo = TaskMemo::read(out.memo().as_deref());

@@ -8,11 +8,13 @@
 //! Reading order: this file prepares an agent; `executor` makes a row of a message; `pull` is the API of workers with
 //! `problem` for refusals; `claim` hands turns out, `update` takes their lines (`lines`), `ends` ends waits and leases;
 //! `registry` has the mailboxes that are served, `memo` the memo of a task, `card` the card;
+//! `access` lets the agent decide on its callers; `webhook` posts messages to agents that have an address for them;
 //! `open` makes a mailbox and its key, `register` does so for one who was invited; `operate` is for operators.
 //!
 //! **Invariant:** a lease that is over writes nothing; nothing that has begun is handed out again unless its worker left
 //! a memo or the operator allows it (`redeliver`). A worker is as untrusted as any peer.
 
+mod access;
 mod card;
 mod claim;
 mod ends;
@@ -28,6 +30,7 @@ mod registry;
 #[cfg(test)]
 mod tests;
 mod update;
+mod webhook;
 
 use std::sync::Arc;
 
@@ -38,6 +41,7 @@ use nuncio_server::{Limits, Runtime};
 use self::{
     executor::{CANCEL_GRACE, MailboxExecutor},
     registry::Mailbox,
+    webhook::Webhook,
 };
 pub(crate) use self::{
     open::{OpenRefusal, Opening},
@@ -60,7 +64,8 @@ impl Kind for config::Mailbox {
 
     async fn prepare(&self, desired: &config::Agent, factory: &AgentFactory) -> Result<Prepared> {
         let mailboxes = Arc::clone(&factory.mailboxes);
-        let mailbox = Arc::new(Mailbox::new(&desired.name, self, Label::of(desired), factory));
+        let webhook = Webhook::of(desired, self, factory)?.map(Arc::new);
+        let mailbox = Arc::new(Mailbox::new(&desired.name, self, Label::of(desired), webhook, factory));
         let stored = card::stored(&*factory.store, &desired.name).await?;
         let executor = MailboxExecutor { mailbox: Arc::clone(&mailbox), mailboxes: Arc::clone(&mailboxes) };
         let builder = Runtime::builder(card::shown(&mailbox, stored.as_ref()), executor)

@@ -55,6 +55,9 @@ impl Opening<'_> {
         }
         if !(is_served && is_without_key) {
             self.registry.add(&parsed, settings).await.map_err(OpenRefusal::Agent)?;
+            // Of an earlier mailbox of this name.
+            let forgotten = self.mailboxes.forget_switch(name).await;
+            forgotten.map_err(|error| OpenRefusal::Agent(ChangeRefusal::Store(error)))?;
         }
         let created = keys.create(NewApiKey::named(name)).await;
         created.map(|(_, text)| text).map_err(OpenRefusal::Key)

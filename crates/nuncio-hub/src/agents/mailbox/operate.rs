@@ -26,6 +26,10 @@ pub(crate) struct Overview {
     pub(crate) poison: Vec<PoisonView>,
     /// The workers that have called this hub since its start, with the time of their last call.
     pub(crate) workers: Vec<(String, Timestamp)>,
+    /// The webhook to which it is delivered, without its path.
+    pub(crate) webhook: Option<String>,
+    /// The time since which nothing is delivered, because the webhook is gone.
+    pub(crate) disabled: Option<Timestamp>,
 }
 
 /// A turn.
@@ -83,7 +87,9 @@ impl Mailboxes {
             PoisonView { task, at, attempts, worker: holder }
         });
         let (poison, workers) = (poison.collect(), mailbox.workers());
-        Ok(Some(Overview { waiting, leased, turns, poison, workers }))
+        let webhook = mailbox.webhook.as_ref().map(|webhook| webhook.origin());
+        let disabled = self.gone_since(&mailbox).await?;
+        Ok(Some(Overview { waiting, leased, turns, poison, workers, webhook, disabled }))
     }
 
     async fn each(

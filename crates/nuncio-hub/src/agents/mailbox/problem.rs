@@ -28,6 +28,7 @@ pub(super) enum Reason {
     LeaseLost,
     Begun,
     Taken,
+    NothingToDecide,
     TooLarge,
     Timeout,
     Unavailable,
@@ -39,7 +40,9 @@ impl Reason {
             Self::Invalid | Self::InvalidLine => StatusCode::BAD_REQUEST,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
             Self::NotFound => StatusCode::NOT_FOUND,
-            Self::Gap | Self::LeaseLost | Self::Begun | Self::Taken => StatusCode::CONFLICT,
+            Self::Gap | Self::LeaseLost | Self::Begun | Self::Taken | Self::NothingToDecide => {
+                StatusCode::CONFLICT
+            }
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Timeout => StatusCode::REQUEST_TIMEOUT,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
@@ -56,6 +59,7 @@ impl Reason {
             Self::LeaseLost => "The lease is over",
             Self::Begun => "The lease has begun",
             Self::Taken => "The name is taken",
+            Self::NothingToDecide => "There is nothing to decide",
             Self::TooLarge => "The body is too large",
             Self::Timeout => "The body came too slowly",
             Self::Unavailable => "Unavailable",

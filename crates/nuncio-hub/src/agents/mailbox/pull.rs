@@ -7,6 +7,7 @@
 //! | `POST /mailboxes/NAME/leases/LEASE:heartbeat` | the lease goes on |
 //! | `POST /mailboxes/NAME/leases/LEASE:release` | the turn goes back |
 //! | `PUT /mailboxes/NAME/card` | the card for callers |
+//! | `…/access`, `…/access:accept` and so on | consent by the agent itself: see `access` |
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -21,14 +22,14 @@ use nuncio_server::bind::{BindOptions, ReadBody, read_body};
 use serde::Serialize;
 
 use super::{
-    card,
+    access, card,
     claim::Claim,
     lines,
     problem::{Problem, Reason},
     registry::{Mailbox, Mailboxes},
 };
 use crate::{
-    agents::lease::LeaseId,
+    agents::{Consents, Decision, lease::LeaseId},
     identity::{Authenticator, for_this_worker},
 };
 
@@ -53,6 +54,7 @@ pub(crate) struct PullApi {
     pub(crate) identity: Arc<Authenticator>,
     /// The limits of bodies.
     pub(crate) options: BindOptions,
+    pub(crate) consents: Arc<Consents>,
 }
 
 /// A call.
@@ -62,6 +64,8 @@ enum Call {
     Heartbeat(LeaseId),
     Release(LeaseId),
     Card,
+    ListCallers,
+    Decide(Decision),
 }
 
 impl PullApi {
@@ -116,6 +120,13 @@ impl PullApi {
                 card::publish(&self.mailboxes, &mailbox, body.bytes().clone()).await?;
                 Ok(StatusCode::NO_CONTENT.into_response())
             }
+            Call::ListCallers => {
+                access::list(&self.consents, &mailbox, head.uri.query().unwrap_or_default()).await
+            }
+            Call::Decide(decision) => {
+                let body = self.body(body).await?;
+                access::decide(&self.consents, &self.identity, &mailbox, decision, body.bytes()).await
+            }
         }
     }
 
@@ -147,6 +158,10 @@ fn read<'a>(method: &Method, path: &'a str) -> Option<(&'a str, Call)> {
     let (name, call) = match path.split_once('/') {
         None => (path.strip_suffix(":claim").filter(|_| method == Method::POST)?, Call::Claim),
         Some((name, "card")) if method == Method::PUT => (name, Call::Card),
+        Some((name, "access")) if method == Method::GET => (name, Call::ListCallers),
+        Some((name, below)) if method == Method::POST && below.starts_with("access:") => {
+            (name, Call::Decide(access::decision(below.strip_prefix("access:")?)?))
+        }
         Some((name, below)) if method == Method::POST => {
             let (lease, verb) = below.strip_prefix("leases/")?.rsplit_once(':')?;
             let lease = lease.parse().ok();
@@ -211,7 +226,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
         })
 }
 
-fn json<T: Serialize>(value: &T) -> Result<Response, Problem> {
+pub(super) fn json<T: Serialize>(value: &T) -> Result<Response, Problem> {
     let text = serde_json::to_vec(value).map_err(nuncio_server::store::StoreError::broken)?;
     Ok(as_json(text))
 }
@@ -235,6 +250,10 @@ mod tests {
             (Method::POST, format!("/mailboxes/coder/leases/{lease}:heartbeat"), Some("coder")),
             (Method::POST, format!("/mailboxes/coder/leases/{lease}:release"), Some("coder")),
             (Method::PUT, "/mailboxes/coder/card".to_owned(), Some("coder")),
+            (Method::GET, "/mailboxes/coder/access".to_owned(), Some("coder")),
+            (Method::POST, "/mailboxes/coder/access:block".to_owned(), Some("coder")),
+            (Method::POST, "/mailboxes/coder/access:own".to_owned(), None),
+            (Method::GET, "/mailboxes/coder/access:accept".to_owned(), None),
             (Method::GET, "/mailboxes/coder:claim".to_owned(), None),
             (Method::POST, "/mailboxes/:claim".to_owned(), None),
             (Method::POST, "/mailboxes/coder".to_owned(), None),

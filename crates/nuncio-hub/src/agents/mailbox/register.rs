@@ -1,17 +1,21 @@
 //! The registration of workers: an invitation becomes a mailbox and its key, once.
 //!
-//! `POST /mailboxes:register` with the code as bearer token answers `{"mailbox": …, "key": …}`.
+//! `POST /mailboxes:register` with the code as bearer token answers `{"mailbox": …, "key": …}`. A body may name the
+//! webhook of the agent, `{"webhook": URL}`: the hub posts the messages there, under the rules for addresses of callers.
 
 use std::{convert::Infallible, sync::Arc};
 
 use axum::{
+    body::{Body, to_bytes},
     extract::Request,
     response::{IntoResponse as _, Response},
     routing::{MethodRouter, post},
 };
 use http::{HeaderValue, StatusCode, header};
-use serde::Serialize;
-use serde_json::Map;
+use nuncio_server::push::Push;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use url::Url;
 
 use super::{
     Mailboxes,
@@ -28,12 +32,25 @@ use crate::{
 /// The path of the call.
 const PATH: &str = "/mailboxes:register";
 
+/// Bytes of the body.
+const MAX_BODY_BYTES: usize = 16 << 10;
+
 /// The parts that a registration works on.
 pub(crate) struct RegisterApi {
     pub(crate) registry: Arc<Registry>,
     pub(crate) identity: Arc<Authenticator>,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) mailboxes: Arc<Mailboxes>,
+    /// The engine that posts to webhooks; `None` if webhooks are off.
+    pub(crate) push: Option<Push>,
+}
+
+/// The body of a registration.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Wishes {
+    /// The address to which messages are posted.
+    webhook: Option<String>,
 }
 
 /// The answer.
@@ -53,7 +70,7 @@ impl RegisterApi {
             let invited = api.identity.admit_invited(&request);
             async move {
                 let registered = match invited {
-                    Ok(invited) => api.register(invited).await,
+                    Ok(invited) => api.register(invited, request.into_body()).await,
                     Err(refused) => Err(refused.into()),
                 };
                 let mut response = registered.unwrap_or_else(Problem::into_response);
@@ -65,13 +82,15 @@ impl RegisterApi {
         (PATH.to_owned(), post(answer))
     }
 
-    async fn register(&self, Invited { mailbox, id }: Invited) -> Result<Response, Problem> {
+    async fn register(&self, Invited { mailbox, id }: Invited, body: Body) -> Result<Response, Problem> {
+        // All that can be wrong with it comes before the code is spent.
+        let settings = self.settings(body).await?;
         let invitations = self.identity.invitations();
         // First, so that of two that come with one code one gets the mailbox.
         invitations.spend(&id).await.map_err(|error| refused(&mailbox, OpenRefusal::Key(error)))?;
-        let Self { registry, identity, fleet, mailboxes } = self;
+        let Self { registry, identity, fleet, mailboxes, push: _ } = self;
         let opening = Opening { registry, identity, fleet, mailboxes };
-        let key = match opening.open(&mailbox, Map::new()).await {
+        let key = match opening.open(&mailbox, settings).await {
             Ok(key) => key,
             Err(refusal) => {
                 if let Err(error) = invitations.give_back(&id).await {
@@ -90,6 +109,33 @@ impl RegisterApi {
         // Texts are always valid JSON.
         let text = serde_json::to_string(&body).unwrap_or_default();
         Ok((StatusCode::CREATED, [(header::CONTENT_TYPE, "application/json")], text).into_response())
+    }
+}
+
+impl RegisterApi {
+    /// The settings of the mailbox that the body asks for.
+    async fn settings(&self, body: Body) -> Result<Map<String, Value>, Problem> {
+        let body = to_bytes(body, MAX_BODY_BYTES).await;
+        let body = body.map_err(|_| {
+            Problem::new(
+                Reason::TooLarge,
+                format!("the body has more than {MAX_BODY_BYTES} bytes, or was cut off"),
+            )
+        })?;
+        let wishes: Wishes = match &body[..] {
+            b"" => Wishes::default(),
+            body => serde_json::from_slice(body).map_err(|_| {
+                Problem::invalid("the body is wrong; expected {\"webhook\": URL}, or nothing")
+            })?,
+        };
+        let Some(webhook) = wishes.webhook else { return Ok(Map::new()) };
+        let wrong = |why: &str| Problem::invalid(format!("webhook: {why}"));
+        let url = Url::parse(&webhook).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let url = url.ok_or_else(|| wrong("expected an address such as https://agent.example/hook"))?;
+        let push = self.push.as_ref().ok_or_else(|| wrong("this hub posts to no webhooks; leave it out"))?;
+        push.check_receiver(&url).map_err(|why| wrong(&why))?;
+        let settings = json!({ "deliver_to": url.as_str(), "guarded": true });
+        Ok(Map::from_iter([("mailbox".to_owned(), settings)]))
     }
 }
 

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Weak,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -13,8 +13,10 @@ use arc_swap::ArcSwap;
 use nuncio_protocol::Timestamp;
 use nuncio_server::{Runtime, store::Store};
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use super::webhook::Webhook;
 use crate::{
     agent_urls::AgentUrls,
     agents::{
@@ -46,6 +48,12 @@ pub(crate) struct Mailboxes {
     pub(super) metrics: Arc<Metrics>,
     /// The time at which this hub started: leases of before are good for one more lease time.
     started: i64,
+    /// Notified when a mailbox is served from now on.
+    pub(super) served_one: Notify,
+    /// The hub shuts down: no turn is delivered any more.
+    pub(super) closing: CancellationToken,
+    /// The deliveries that are under way.
+    pub(super) deliveries: TaskTracker,
     #[cfg(test)]
     pub(super) skew: std::sync::atomic::AtomicI64,
     served: Mutex<HashMap<String, Arc<Mailbox>>>,
@@ -58,6 +66,10 @@ pub(crate) struct Mailbox {
     pub(super) label: ArcSwap<Label>,
     pub(super) urls: AgentUrls,
     pub(super) hop: Hop,
+    /// The webhook to which its messages are posted.
+    pub(super) webhook: Option<Arc<Webhook>>,
+    /// Its messages are posted by this hub.
+    pub(super) is_delivering: AtomicBool,
     /// The agent, while the hub serves it.
     agent: Mutex<Weak<ServedAgent>>,
     /// The version of the stored card that is shown; 0: none is stored.
@@ -89,6 +101,9 @@ impl Mailboxes {
             contexts,
             metrics,
             started,
+            served_one: Notify::new(),
+            closing: CancellationToken::new(),
+            deliveries: TaskTracker::new(),
             #[cfg(test)]
             skew: std::sync::atomic::AtomicI64::default(),
             served,
@@ -124,6 +139,12 @@ impl Mailboxes {
     pub(super) fn serve(&self, mailbox: &Arc<Mailbox>, agent: &Arc<ServedAgent>) {
         *mailbox.agent.lock() = Arc::downgrade(agent);
         self.served.lock().insert(mailbox.name.to_string(), Arc::clone(mailbox));
+        self.served_one.notify_one();
+    }
+
+    /// True while this mailbox is the one that is served under its name.
+    pub(super) fn serves(&self, mailbox: &Arc<Mailbox>) -> bool {
+        self.find(&mailbox.name).is_some_and(|served| Arc::ptr_eq(&served, mailbox))
     }
 
     /// The time before which no lease of these rules ends.
@@ -145,7 +166,13 @@ impl Mailboxes {
 }
 
 impl Mailbox {
-    pub(super) fn new(name: &str, settings: &Settings, label: Label, factory: &AgentFactory) -> Self {
+    pub(super) fn new(
+        name: &str,
+        settings: &Settings,
+        label: Label,
+        webhook: Option<Arc<Webhook>>,
+        factory: &AgentFactory,
+    ) -> Self {
         let (agent, card, claiming, waiting_claims, count, workers) = Default::default();
         Self {
             name: name.into(),
@@ -153,6 +180,8 @@ impl Mailbox {
             label: ArcSwap::from_pointee(label),
             urls: factory.urls.clone(),
             hop: Hop::new(&factory.hub, name),
+            webhook,
+            is_delivering: AtomicBool::new(false),
             agent,
             card,
             claiming,

@@ -5,6 +5,7 @@ mod hostile;
 mod hubs;
 mod lines;
 mod order;
+mod webhook;
 
 use std::{path::PathBuf, sync::Arc, sync::atomic::Ordering, time::Duration};
 
@@ -91,8 +92,14 @@ struct Hub {
 
 impl Hub {
     async fn new(data: &Data, settings: Settings) -> Self {
-        let store = data.open().await;
-        let factory = Arc::new(crate::registry::tests::factory(&store).await);
+        Self::over(data.open().await, settings, |_| {}).await
+    }
+
+    /// A hub over this store, with changes to how it makes agents.
+    async fn over(store: Arc<dyn Store>, settings: Settings, change: impl FnOnce(&mut AgentFactory)) -> Self {
+        let mut factory = crate::registry::tests::factory(&store).await;
+        change(&mut factory);
+        let factory = Arc::new(factory);
         let kind = AgentKind::Mailbox(Box::new(settings));
         let wanted = config::Agent::new(NAME.parse().unwrap(), kind, AgentOrigin::Flag);
         let agent = Arc::clone(&factory).prepare(wanted, None).await.unwrap()().unwrap();

@@ -139,7 +139,7 @@ impl Mailboxes {
                 [] => {
                     self.renew(mailbox, &kept).await?.map(|kept| (kept.row, false)).ok_or(Unwritten::Changed)
                 }
-                new => self.write(mailbox, &kept, new).await,
+                new => self.write(mailbox, &kept, new, Spoken::Lines).await,
             };
             match written {
                 Ok((row, done)) => return self.progress(mailbox, &row, done).await,
@@ -230,6 +230,29 @@ impl Mailboxes {
             .ok_or_else(Problem::lease_lost)
     }
 
+    /// Stores the answer that a webhook has given to its delivery, after the lines that it has written before; without
+    /// lines, that it has begun.
+    pub(super) async fn store_answer(
+        self: &Arc<Self>,
+        mailbox: &Arc<Mailbox>,
+        lease: &LeaseId,
+        lines: &[Line],
+    ) -> Result<(), Problem> {
+        let spoken = if lines.is_empty() { Spoken::Lines } else { Spoken::Answer };
+        for attempt in 1..=MAX_ATTEMPTS {
+            let Held::Yes(kept) = self.held(mailbox, lease).await? else { return Err(Problem::lease_lost()) };
+            if lines.is_empty() && kept.row.stage == Stage::Begun {
+                return Ok(());
+            }
+            match self.write(mailbox, &kept, lines, spoken).await {
+                Ok(_) => return Ok(()),
+                Err(Unwritten::Changed) => tokio::time::sleep(CONFLICT_PAUSE * attempt).await,
+                Err(Unwritten::Problem(problem)) => return Err(problem),
+            }
+        }
+        Err(Problem::unavailable("the lease was changed by others at the same time"))
+    }
+
     /// Lets the lease go on; `None` if another writer came first.
     async fn renew(&self, mailbox: &Mailbox, kept: &Kept) -> Result<Option<Kept>, StoreError> {
         let mut row = kept.row.clone();
@@ -258,9 +281,13 @@ impl Mailboxes {
         mailbox: &Arc<Mailbox>,
         kept: &Kept,
         new: &[Line],
+        spoken: Spoken,
     ) -> Result<(TurnRow, bool), Unwritten> {
         let name = &*mailbox.name;
-        if kept.row.stage == Stage::Begun && new.iter().all(|line| matches!(line, Line::Memo(_))) {
+        if spoken == Spoken::Lines
+            && kept.row.stage == Stage::Begun
+            && new.iter().all(|line| matches!(line, Line::Memo(_)))
+        {
             let mut row = kept.row.clone();
             row.renew(&mailbox.rules(), self.now());
             for line in new {
@@ -285,11 +312,14 @@ impl Mailboxes {
             Err(error) => return Err(error.into()),
         };
         let mut row = kept.row.clone();
+        row.answered |= spoken == Spoken::Answer;
         row.renew(&mailbox.rules(), self.now());
         let mut entries = Entries { mailbox, out: &out, turn: kept.turn, version: kept.version };
         let mut rest = new;
         if row.stage == Stage::Offered {
             row.stage = Stage::Begun;
+            // The time of a webhook that has begun is another one.
+            row.renew(&mailbox.rules(), self.now());
             while let [Line::Memo(memo), others @ ..] = rest {
                 take_memo(&mut row, memo);
                 rest = others;
@@ -382,6 +412,15 @@ impl Mailboxes {
         let stored = self.book.store().task(scope, task).await?;
         Ok(TaskMemo::read(stored.as_ref().and_then(|stored| stored.memo.as_deref())))
     }
+}
+
+/// The way in which lines came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Spoken {
+    /// A worker has written them, with numbers.
+    Lines,
+    /// They are the answer of a webhook to its delivery: if it cannot be stored whole, it is asked for again.
+    Answer,
 }
 
 /// The holder of a turn, for a lease.

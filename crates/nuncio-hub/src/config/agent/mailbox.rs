@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use nuncio_protocol::Version;
+use nuncio_server::push::Dialect;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use url::Url;
 
 use super::{Agent, AgentKind, kinds::KindKeys};
-use crate::config::form::{Form, Hours, Seconds};
+use crate::config::form::{Form, Hours, HttpUrl, Opt, Seconds};
 
 /// The keys of an agent that is a mailbox.
 #[derive(Default, Deserialize, JsonSchema)]
@@ -48,6 +51,45 @@ pub struct Mailbox {
     pub redeliver: bool,
     /// context: tasks of one conversation are handed out one at a time. none: at the same time.
     pub serial: Serial,
+    /// The webhook of the agent: the hub posts each message to this address, as soon as it may be handed out.
+    #[serde(with = "Opt::<HttpUrl>")]
+    #[schemars(example = &"https://agents.example.com/hook")]
+    pub deliver_to: Option<Url>,
+    /// Format of what is posted: the task in 1.0, in 0.3, or in the JSON-RPC envelope of NeuralPost.
+    pub deliver_as: DeliverAs,
+    /// Hours that a webhook which has answered 202 has for its next line.
+    #[serde(rename = "answer_hours", with = "Hours")]
+    #[schemars(range(min = 1, max = 8760))]
+    pub answer: Duration,
+    /// Post only where callers may register webhooks (`[push]`). On for mailboxes of invitations, whose address is not
+    /// the operator's choice.
+    pub guarded: bool,
+}
+
+/// The format of a message that is posted to a webhook.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub enum DeliverAs {
+    // A response of a stream, with the task.
+    #[default]
+    #[serde(rename = "1.0")]
+    V1,
+    // The bare task.
+    #[serde(rename = "0.3")]
+    V03,
+    // The task as the result of a JSON-RPC response.
+    #[serde(rename = "neuralpost")]
+    NeuralPost,
+}
+
+impl DeliverAs {
+    /// The version of the task, and the dialect around it.
+    pub(crate) fn format(self) -> (Version, Dialect) {
+        match self {
+            Self::V1 => (Version::V1_0, Dialect::Standard),
+            Self::V03 => (Version::V0_3, Dialect::Standard),
+            Self::NeuralPost => (Version::V0_3, Dialect::NeuralPost),
+        }
+    }
 }
 
 /// The order of tasks of one conversation.
@@ -70,6 +112,10 @@ impl Default for Mailbox {
             max_waiting: 10_000,
             redeliver: false,
             serial: Serial::default(),
+            deliver_to: None,
+            deliver_as: DeliverAs::default(),
+            answer: Duration::from_secs(24 * 60 * 60),
+            guarded: false,
         }
     }
 }

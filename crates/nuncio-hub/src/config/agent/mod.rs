@@ -23,7 +23,7 @@ pub use self::{
     card::{Extension, Provider, Skill},
     command::{Command, CommandLine, Environment, Format},
     demo::{Demo, Profile},
-    mailbox::{Mailbox, Serial},
+    mailbox::{DeliverAs, Mailbox, Serial},
     model::{Model, ModelDialect, ModelTarget, Reasoning},
     name::AgentName,
     remote::{CardSource, Follow, Mode, Trust, Upstream, WhenDown},

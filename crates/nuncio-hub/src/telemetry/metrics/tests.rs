@@ -65,6 +65,8 @@ fn all_touched() -> Arc<Metrics> {
     metrics.mailbox("coder", 2, 1, Duration::from_secs(3));
     metrics.lease_offered("coder");
     metrics.lease_ended("coder", LeaseEnd::Done);
+    metrics.delivered("coder", "answered");
+    metrics.webhook_gone("coder", true);
     metrics.agent_is("echo", false);
     metrics.room_turn("talk", true);
     metrics.room_waits("talk", "b", 1);

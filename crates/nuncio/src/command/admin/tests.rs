@@ -7,19 +7,7 @@ use nuncio_hub::{
     admin::api::{
         AcceptAccess, AccessCaller, AccessFilter, AccessState, AddAgent, AddRoom, AgentSettings, AuditAgent,
         AuditRequest, BlockAccess, CancelTask, ChangeAgent, CreateAdminToken, CreateInvitation, CreateKey,
-        CreateMailbox, DeclineAccess, DeleteKey, DeliveryFilter, EraseTasks, ErasureTarget, EventKind,
-        EventOptions, FollowEvents, HubEvent, JoinSeat, KeyRotation, LeaveSeat, ListAccess, ListAdminTokens,
-        ListAgents, ListDeliveries, ListDeliveryHosts, ListInvitations, ListKeys, ListMailboxes, ListRooms,
-        ListTasks, ListTrail, MailboxRetry, MailboxRotation, NewAdminToken, NewAgent, NewInvitation, NewKey,
-        NewMailbox, NewRoom, OpenDashboard, Paging, PauseDeliveryHost, RecordRoom, RecordingRequest,
-        RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig, ReloadOptions, RemoveAgent,
-        RemoveMailbox, RemoveRoom, ReplayDelivery, ResetRoom, ResumeDeliveryHost, RetryMailbox, RevokeAccess,
-        RevokeAdminToken, RevokeInvitation, RevokeKey, Role, RoomEvent, RoomOptions, RoomResetOptions,
-        RotateKey, RotateMailbox, SayAtSeat, SeatJoin, SeatLeaving, SeatOptions, SeatWords, ShowAbout,
-        ShowAgent, ShowAgentHealth, ShowAudit, ShowConfig, ShowDelivery, ShowDocument, ShowHealth, ShowKey,
-        ShowMailbox, ShowRoom, ShowSeat, ShowStats, ShowTask, StatsOptions, StoreKind, TakeOver,
-        TakeOverLeases, TakeOverSeat, TaskFilter, TimelineOptions, TrailFilter, WatchOptions, WatchRoom,
-        What,
+        CreateMailbox, DeclineAccess, DeleteKey, DeliveryFilter, EnableMailbox, EraseTasks, ErasureTarget, EventKind, EventOptions, FollowEvents, HubEvent, JoinSeat, KeyRotation, LeaveSeat, ListAccess, ListAdminTokens, ListAgents, ListDeliveries, ListDeliveryHosts, ListInvitations, ListKeys, ListMailboxes, ListRooms, ListTasks, ListTrail, MailboxRetry, MailboxRotation, NewAdminToken, NewAgent, NewInvitation, NewKey, NewMailbox, NewRoom, OpenDashboard, Paging, PauseDeliveryHost, RecordRoom, RecordingRequest, RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig, ReloadOptions, RemoveAgent, RemoveMailbox, RemoveRoom, ReplayDelivery, ResetRoom, ResumeDeliveryHost, RetryMailbox, RevokeAccess, RevokeAdminToken, RevokeInvitation, RevokeKey, Role, RoomEvent, RoomOptions, RoomResetOptions, RotateKey, RotateMailbox, SayAtSeat, SeatJoin, SeatLeaving, SeatOptions, SeatWords, ShowAbout, ShowAgent, ShowAgentHealth, ShowAudit, ShowConfig, ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowMailbox, ShowRoom, ShowSeat, ShowStats, ShowTask, StatsOptions, StoreKind, TakeOver, TakeOverLeases, TakeOverSeat, TaskFilter, TimelineOptions, TrailFilter, WatchOptions, WatchRoom, What,
     },
     config::{self, Config},
 };
@@ -142,6 +130,7 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
     assert_ne!(client.ok(RotateMailbox { name: name(), rotation }).await.secret, made.secret);
     let retry = MailboxRetry::default();
     assert_eq!(client.ok(RetryMailbox { name: name(), retry }).await.tasks.len(), 0);
+    client.refused(EnableMailbox { name: name() }, "coder has no webhook").await;
     let take_over = TakeOver::default();
     assert_eq!(client.ok(TakeOverLeases { name: name(), take_over }).await.leases, 0);
     client.ok(RemoveMailbox { name: name() }).await;
