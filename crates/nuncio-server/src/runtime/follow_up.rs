@@ -264,8 +264,8 @@ impl Core {
 
     /// Deletes a turn that will not run. If another server has the task, the turn is that server's.
     async fn drop_turn(&self, live: &LiveTaskRef, id: Arc<str>) -> Result<()> {
-        let dropped = self.update_turn(live, TurnChange::Drop(id)).await?;
-        Ok(dropped.unwrap_or_default())
+        let _ = self.update_turn(live, TurnChange::Drop(id)).await?;
+        Ok(())
     }
 
     /// Starts the turn, or queues it behind the running one. A turn that would have to wait but is not stored
