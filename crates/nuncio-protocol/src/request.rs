@@ -157,6 +157,9 @@ pub struct ListTasksResponse {
     /// The number of matching tasks on all pages.
     #[serde(alias = "total_size", deserialize_with = "int32_or_zero")]
     pub total_size: i32,
+    /// True if `total_size` is an estimate. It is no member of the message: servers tell it by a header.
+    #[serde(skip)]
+    pub total_is_estimate: bool,
 }
 
 /// `CancelTask`.

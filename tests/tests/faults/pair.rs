@@ -5,10 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, future::join_all};
 use nuncio_protocol::{
-    A2aService, CallContext, CancelTaskRequest, EventStream, GetTaskRequest, Seq, StreamItem,
-    SubscribeToTaskRequest, Task, TaskId, TaskState,
+    A2aService, CallContext, CancelTaskRequest, EventStream, GetTaskRequest, SendMessageRequest, Seq,
+    StreamItem, SubscribeToTaskRequest, Task, TaskId, TaskState,
 };
 use nuncio_server::testing::postgres;
 use nuncio_tests::{
@@ -21,7 +21,7 @@ use nuncio_tests::{
 use crate::{
     address, check_store, kill,
     ledger::{Ledger, Told},
-    load::{Load, Reached, a_task, cx, say},
+    load::{Load, Reached, a_task, cx, keyed, say},
     stop,
     verify::{look, verify},
 };
@@ -135,6 +135,95 @@ async fn a_task_is_canceled_at_the_hub_that_does_not_run_it() {
         look(&**two.agent(agent), agent, &id, &told).await;
     }
     stop(first).await;
+    stop(second).await;
+    check_store(&data).await;
+}
+
+/// A message to this task, under a name that is used once.
+fn to(id: &TaskId, words: &str, immediately: bool) -> SendMessageRequest {
+    let mut req = say(words, immediately);
+    req.message.task_id = Some(id.clone());
+    req
+}
+
+/// The number of times that the task has the message of this request.
+fn said(task: &Task, req: &SendMessageRequest) -> usize {
+    task.history.iter().filter(|message| message.message_id == req.message.message_id).count()
+}
+
+/// The task, once its agent has asked for the next message and none waits: all of these are in it.
+async fn until_asked(service: &dyn A2aService, id: &TaskId, sent: &[SendMessageRequest]) -> Task {
+    eventually("the last turn", async || {
+        let task = get(service, id).await;
+        let all = sent.iter().all(|req| said(&task, req) > 0);
+        (all && task.status.state == TaskState::InputRequired).then_some(task)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_are_taken_at_the_hub_that_does_not_work_on_their_task() {
+    const TASKS: usize = 10;
+    const MESSAGES: usize = 10;
+    let data = postgres::database().await;
+    let args = ["--data", &*data];
+    let (first, second) = (Hub::start(&args).await, Hub::start(&args).await);
+    let (one, two) = (Reached::new(address(&first)), Reached::new(address(&second)));
+    let begins = (0..TASKS).map(|_| begin(&**one.agent("slow"), "50 20ms ask"));
+    let ids = join_all(begins).await;
+    let sends: Vec<Vec<SendMessageRequest>> =
+        ids.iter().map(|id| (0..MESSAGES).map(|_| to(id, "1 1ms ask", false)).collect()).collect();
+    // Some wait, some get a stream, some come back under their key.
+    let answers = sends.iter().flatten().enumerate().map(|(number, req)| {
+        let agent = Arc::clone(two.agent("slow"));
+        async move {
+            if number % 3 == 0 {
+                let items: Vec<_> = agent.send_streaming_message(&cx(), req.clone()).await?.collect().await;
+                let last = items.into_iter().last().unwrap()?;
+                return Ok(last.event().status().unwrap().state);
+            }
+            let cx = if number % 3 == 1 { keyed(req) } else { cx() };
+            Ok::<_, nuncio_protocol::Error>(a_task(agent.send_message(&cx, req.clone()).await?).status.state)
+        }
+    });
+    let answers = join_all(answers).await;
+    let refused: Vec<_> = answers.iter().filter(|answer| answer.is_err()).collect();
+    assert_eq!(refused.len(), 0, "of {}: {refused:?}", answers.len());
+    for (id, sent) in ids.iter().zip(&sends) {
+        let task = until_asked(&**one.agent("slow"), id, sent).await;
+        assert_eq!(task, get(&**two.agent("slow"), id).await);
+        let counts: Vec<_> = sent.iter().map(|req| said(&task, req)).collect();
+        assert_eq!(counts, [1; MESSAGES], "each once");
+    }
+    stop(first).await;
+    stop(second).await;
+    check_store(&data).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_that_wait_at_a_dead_hub_are_adopted() {
+    const TASKS: usize = 4;
+    const MESSAGES: usize = 5;
+    let data = postgres::database().await;
+    let args = ["--data", &*data];
+    let (mut first, second) = (Hub::start(&args).await, Hub::start(&args).await);
+    let (one, two) = (Reached::new(address(&first)), Reached::new(address(&second)));
+    let begins = (0..TASKS).map(|_| begin(&**one.agent("slow"), "100 40ms ask"));
+    let ids = join_all(begins).await;
+    let mut sends = Vec::new();
+    for id in &ids {
+        let sent: Vec<_> = (0..MESSAGES).map(|_| to(id, "1 1ms ask", true)).collect();
+        for req in &sent {
+            two.agent("slow").send_message(&cx(), req.clone()).await.unwrap();
+        }
+        sends.push(sent);
+    }
+    kill(&mut first).await;
+    for (id, sent) in ids.iter().zip(&sends) {
+        let task = until_asked(&**two.agent("slow"), id, sent).await;
+        let counts: Vec<_> = sent.iter().map(|req| said(&task, req)).collect();
+        assert_eq!(counts, [1; MESSAGES], "none lost, each once");
+    }
     stop(second).await;
     check_store(&data).await;
 }

@@ -98,6 +98,8 @@ fn sealed_for(name: &str) -> String {
 fn lost(lost: &Lost) -> ChangeRefusal {
     match lost {
         Lost::Version(version) => ChangeRefusal::Changed(version.0),
-        Lost::NotFound | Lost::Held | Lost::Record | Lost::KeyTaken | Lost::Full => ChangeRefusal::Changed(0),
+        Lost::NotFound | Lost::Held | Lost::NotHeld | Lost::Record | Lost::KeyTaken | Lost::Full => {
+            ChangeRefusal::Changed(0)
+        }
     }
 }

@@ -175,6 +175,7 @@ pub(crate) fn page_of_tasks() -> impl Strategy<Value = ListTasksResponse> {
             next_page_token,
             page_size,
             total_size,
+            ..ListTasksResponse::default()
         },
     )
 }

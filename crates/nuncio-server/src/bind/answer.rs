@@ -1,8 +1,8 @@
 //! Responses: the parts that the HTTP bindings share.
 
 use axum::{body::Body, response::Response};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
-use nuncio_protocol::{Error, ErrorKind, Fault};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use nuncio_protocol::{Error, ErrorKind, Fault, op::Reply};
 
 pub(super) const JSON: &str = "application/json";
 pub(super) const A2A_JSON: &str = "application/a2a+json";
@@ -62,6 +62,13 @@ pub(super) fn explain(response: &mut Response, error: &Error) {
     if status == StatusCode::UNAUTHORIZED {
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
+}
+
+/// The header that belongs to a reply: whether its `totalSize` is an estimate.
+pub(super) fn header_of(reply: &Reply) -> Option<(HeaderName, HeaderValue)> {
+    const TOTAL_SIZE: HeaderName = HeaderName::from_static("nuncio-total-size");
+    let is_estimate = matches!(reply, Reply::Tasks(page) if page.total_is_estimate);
+    is_estimate.then(|| (TOTAL_SIZE, HeaderValue::from_static("estimate")))
 }
 
 /// Sets `Retry-After`, rounded up to seconds.

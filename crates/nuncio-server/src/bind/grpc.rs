@@ -341,6 +341,7 @@ impl GrpcExchange {
             let cx = self.context(&headers, extensions.get::<Caller>(), &agent.options.keep_headers)?;
             told.extend(agent.activated(&cx));
             let (reply, held) = agent.carry_out(call, &cx, extensions.get::<PublicBase>(), COPIES).await?;
+            told.extend(answer::header_of(&reply));
             let answer = encode(reply, &|uri| agent.is_active(&cx, uri))?;
             Ok((answer, held))
         };

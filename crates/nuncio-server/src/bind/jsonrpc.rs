@@ -236,7 +236,9 @@ impl<'a> Call<'a> {
     async fn answer(&self, decoded: Decoded<'_>) -> Response {
         let Decoded { id, form, dialect, cx, call } = decoded;
         let (id, op) = (id.as_deref(), call.op());
-        let response = match self.agent.carry_out(call, &cx, self.extensions.get::<PublicBase>(), 1).await {
+        let done = self.agent.carry_out(call, &cx, self.extensions.get::<PublicBase>(), 1).await;
+        let told = done.as_ref().ok().and_then(|(reply, _)| answer::header_of(reply));
+        let mut response = match done {
             // A notification is executed and gets no response (JSON-RPC 2.0, section 4.1). If it is refused
             // it gets one nevertheless, because an HTTP client waits for it.
             Ok(_) if id.is_none() => no_content(),
@@ -257,6 +259,7 @@ impl<'a> Call<'a> {
             }
             Err(error) => refuse_call(id, dialect, op, error, form),
         };
+        response.headers_mut().extend(told);
         self.finish(response, op, &cx)
     }
 

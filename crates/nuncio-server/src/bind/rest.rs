@@ -171,9 +171,14 @@ impl RestExchange<'_> {
             let request_id = self.parts.extensions.get();
             return sse::respond(stream, self.form.dialect, envelope, request_id, &self.agent.options);
         }
+        let told = answer::header_of(&reply);
         if !held.is_empty() {
             return match self.form.dialect.reply_pieces(op, reply) {
-                Ok(pieces) => piece_body::respond(self.media_type(), pieces, held),
+                Ok(pieces) => {
+                    let mut response = piece_body::respond(self.media_type(), pieces, held);
+                    response.headers_mut().extend(told);
+                    response
+                }
                 Err(error) => self.error(None, error),
             };
         }
@@ -182,6 +187,7 @@ impl RestExchange<'_> {
             return self.error(None, error);
         }
         let mut response = answer::typed(StatusCode::OK, self.media_type(), out);
+        response.headers_mut().extend(told);
         if op == Op::GetExtendedAgentCard {
             card::for_this_caller_only(response.headers_mut());
         }

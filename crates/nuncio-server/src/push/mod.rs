@@ -8,7 +8,7 @@
 //! ```
 //! Reading order: `config` and `seal` (the stored form), `dispatch`, `leases`, `worker`, `payload`,
 //! `request`, `web` (the HTTP client), `schedule`, `breaker`, `large_bodies`, `settle`; `paused` has the
-//! receivers that an operator has paused, `agent` the settings of an agent, `courier` the trait of the way out, 
+//! receivers that an operator has paused, `agent` the settings of an agent, `courier` the trait of the way out,
 //! `onward` the notifications of remote agents that are forwarded; `ask` is for deliveries that the caller keeps, and
 //! that are answered.
 

@@ -1,29 +1,27 @@
-//! Admission of messages: validates a message, checks limits and permits, finds or begins its task, and
-//! starts or queues its turn.
+//! Admission of messages: validates a message, checks limits and permits, and begins its task and its turn.
+//! Messages to a task are in `follow_up`.
 
 use std::sync::Arc;
 
 use nuncio_protocol::{
     CallContext, Error, ErrorKind, Message, Result, SendMessageRequest, Seq, Task, TaskId, Validate as _,
 };
-use tokio::{sync::oneshot, time::timeout_at};
 use tracing::Instrument as _;
 
 use super::{
     Core,
     capacity::TaskPermit,
     execution,
-    in_flight::InFlightGuard,
     live::LiveTaskRef,
     record::Recorder,
     stored_turn::TurnBody,
-    turn::{Begun, ExecutionInput, FollowUpTurn, OpeningTurn, Turn},
+    turn::{Begun, ExecutionInput, OpeningTurn, Turn},
 };
 use crate::{
     id::new_id,
     memory::exhausted,
     size,
-    store::{Projection, Scope, StoredTurn, TurnChange},
+    store::{Projection, Scope},
 };
 
 /// The outcome of admitting a message.
@@ -38,15 +36,6 @@ pub(super) enum Admitted {
     Known(TaskId),
     /// A repeat of a message that got this direct reply.
     Replied(Arc<Message>),
-}
-
-/// The outcome of handing in a follow-up.
-enum FollowUpOutcome {
-    Runs,
-    Queued,
-    /// The turn has to wait, and it or its webhook is not stored yet. A crash would lose the turn, and the
-    /// webhook would miss the events before it.
-    NotKept(Box<FollowUpTurn>),
 }
 
 impl Core {
@@ -123,7 +112,8 @@ impl Core {
         } else {
             None
         };
-        let acknowledged = stored.as_ref().filter(|_| creates).map(|stored| Arc::clone(&stored.id));
+        // Noted before it is stored, so that nothing else here takes it for a turn without a server.
+        let acknowledged = stored.as_ref().filter(|_| creates).and_then(|stored| self.turns.note(&stored.id));
         let turn = Box::new(OpeningTurn { job, acknowledged, reservation: None });
         {
             let mut state = live.lock();
@@ -153,167 +143,6 @@ impl Core {
         };
         // In the span of the call, so that log lines of the execution carry the call's fields.
         self.lifecycle.executions.spawn(run.in_current_span());
-    }
-
-    async fn follow_up(
-        self: &Arc<Self>,
-        cx: &CallContext,
-        scope: &Arc<Scope>,
-        mut req: Box<SendMessageRequest>,
-        immediately: bool,
-    ) -> Result<Admitted> {
-        let Some(id) = req.message.task_id.clone() else {
-            return Err(Error::invalid_field("message.taskId", "required"));
-        };
-        let key = self.idempotency_key(cx, &req)?;
-        let live = self.live(scope, &id).await?;
-        let webhook = self.inline_webhook(cx, &id, &mut req.configuration)?;
-        if let Some(webhook) = &webhook {
-            self.check_webhooks(scope, &id, webhook).await?;
-        }
-        match &req.message.context_id {
-            Some(context) if *context != live.context_id => {
-                return Err(Error::invalid_field("message.contextId", "does not match the task's context"));
-            }
-            _ => req.message.context_id = Some(live.context_id.clone()),
-        }
-        let in_flight = match &key {
-            Some(key) => match self.claim(cx, key, &live, immediately).await? {
-                Ok(guard) => Some(guard),
-                Err(known) => return Ok(known),
-            },
-            None => None,
-        };
-        let message = Arc::new(std::mem::take(&mut req.message));
-        let references = self.references(scope, &message).await?;
-        let repeat_id = match &key {
-            Some(key) => Some(self.sends.names().await?.of_turn(scope, key)?),
-            None => None,
-        };
-        let (begun, turn_begun) = oneshot::channel();
-        let job = ExecutionInput {
-            message,
-            configuration: req.configuration.unwrap_or_default(),
-            metadata: req.metadata,
-            references,
-            call: cx.clone(),
-            repeat_id,
-            in_flight,
-        };
-        let turn = Box::new(FollowUpTurn { job, key: key.clone(), webhook, stored: None, begun });
-        let queued = if self.keeps_turns() {
-            // Spawned, because the caller may disconnect: a stored turn must also run.
-            let (core, handle) = (Arc::clone(self), live.clone());
-            let handed_in = tokio::spawn(async move { core.hand_in(&handle, turn).await });
-            handed_in.await.map_err(Error::internal)??
-        } else {
-            self.hand_in(&live, turn).await?
-        };
-        if queued && immediately {
-            return Ok(Admitted::Queued(live));
-        }
-        match timeout_at(self.patience(cx), turn_begun).await {
-            Ok(Ok(Ok(begun))) => Ok(Admitted::Task(live, begun)),
-            Ok(Ok(Err(error))) if error.kind() == ErrorKind::Unavailable => {
-                // Another server may have received the same message and begun it.
-                self.taken_elsewhere(cx, key.as_ref(), &live).await?.ok_or(error)
-            }
-            Ok(Ok(Err(error))) => Err(error),
-            Ok(Err(_)) => Err(super::unavailable()),
-            Err(_) => Ok(Admitted::Queued(live)),
-        }
-    }
-
-    /// Stores a follow-up where needed, then starts or queues it; true if it is queued.
-    async fn hand_in(self: &Arc<Self>, live: &LiveTaskRef, mut turn: Box<FollowUpTurn>) -> Result<bool> {
-        let mut waits = live.lock().running.is_some();
-        loop {
-            if waits && let Some(webhook) = turn.webhook.take() {
-                // Registered now: the caller may rely on its webhook even if the turn never comes.
-                self.register(&live.scope, &live.id, webhook).await?;
-            }
-            turn.stored = self.store_turn(live, &turn, waits).await?;
-            let waiting = turn.stored.as_ref().filter(|_| waits).map(|stored| Arc::clone(&stored.id));
-            match self.take_turn(live, turn) {
-                Ok(FollowUpOutcome::Runs) => return Ok(false),
-                Ok(FollowUpOutcome::Queued) => return Ok(true),
-                // Another turn has just begun: this one has to wait after all.
-                Ok(FollowUpOutcome::NotKept(unkept)) => (turn, waits) = (unkept, true),
-                Err(refused) => {
-                    if let Some(id) = waiting {
-                        self.change_turn(live, TurnChange::Drop(id)).await?;
-                    }
-                    return Err(refused);
-                }
-            }
-        }
-    }
-
-    /// Stores a follow-up if it has to wait, or if its agent is idempotent and may run it again.
-    async fn store_turn(
-        &self,
-        live: &LiveTaskRef,
-        turn: &FollowUpTurn,
-        waits: bool,
-    ) -> Result<Option<StoredTurn>> {
-        if !self.keeps_turns() || !(waits || self.agent.is_idempotent()) {
-            return Ok(None);
-        }
-        let turn = TurnBody::follow_up(&turn.job, turn.key.as_ref()).encode(!waits)?;
-        if waits {
-            self.change_turn(live, TurnChange::Queue(turn.clone())).await?;
-        }
-        Ok(Some(turn))
-    }
-
-    /// Starts the turn, or queues it behind the running one. A turn that would have to wait but is not stored
-    /// as waiting is returned.
-    fn take_turn(self: &Arc<Self>, live: &LiveTaskRef, turn: Box<FollowUpTurn>) -> Result<FollowUpOutcome> {
-        // Checked again, as in `begin`.
-        let _begins = self.lifecycle.executions.token();
-        self.lifecycle.check_open()?;
-        let mut state = live.lock();
-        state.check_kept()?;
-        if state.owned_elsewhere {
-            return Err(Error::new(ErrorKind::Unavailable, "another server works on this task; try again")
-                .with_retry_after(super::RETRY_AFTER));
-        }
-        if state.state().is_terminal() {
-            return Err(execution::terminal());
-        }
-        if state.task().is_some_and(|task| task.history.len() >= self.limits.history) {
-            return Err(Error::new(
-                ErrorKind::ResourceExhausted,
-                "the task has reached its limit of messages; begin a new one with the same contextId",
-            ));
-        }
-        let waiting: usize = state.queue.iter().map(|turn| size::message(turn.message())).sum();
-        let bytes = state.bytes.get() + waiting + size::message(&turn.job.message);
-        let most = self.agent.rules().max_task_bytes;
-        if bytes > most {
-            let why =
-                format!("with this message the task would have more than {most} bytes (max_task_bytes)");
-            return Err(Error::new(ErrorKind::PayloadTooLarge, why));
-        }
-        if state.running.is_some() {
-            if state.queue.len() >= self.limits.queue {
-                return Err(Error::new(ErrorKind::ResourceExhausted, "too many messages wait for this task")
-                    .with_retry_after(super::RETRY_AFTER));
-            }
-            if (self.keeps_turns() && !turn.is_acknowledged()) || turn.webhook.is_some() {
-                return Ok(FollowUpOutcome::NotKept(turn));
-            }
-            turn.job.in_flight.iter().for_each(InFlightGuard::waits);
-            state.queue.push_back(Turn::FollowUp(turn));
-            drop(state);
-            live.announce();
-            return Ok(FollowUpOutcome::Queued);
-        }
-        let permit = self.capacity.task_permit(&live.scope)?;
-        state.running = Some(execution::running());
-        drop(state);
-        self.start(live, Turn::FollowUp(turn), permit);
-        Ok(FollowUpOutcome::Runs)
     }
 
     /// The live task; loads it from the store if it is not in memory.

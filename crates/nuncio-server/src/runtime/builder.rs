@@ -11,6 +11,7 @@ use super::{
     capacity::Capacity,
     cursor::Cursors,
     executor::Executor,
+    handed_in,
     hooks::{self, Declared, WhenActive},
     in_flight::Sends,
     journal::Journal,
@@ -351,6 +352,7 @@ impl RuntimeBuilder {
             limits: self.limits,
             registry: Arc::new(Registry::new(self.memory)),
             sends: Arc::new(Sends::new(&store)),
+            turns: Arc::default(),
             journal: Journal::new(Arc::clone(&store), push.clone(), self.observer),
             cursors: Cursors::new(&store),
             store,
@@ -360,6 +362,7 @@ impl RuntimeBuilder {
         });
         recover::spawn_maintenance(&core);
         watch::spawn_watch(&core);
+        handed_in::spawn_take(&core);
         Runtime { service: hooks::around(&core, self.hooks), core }
     }
 }

@@ -20,11 +20,18 @@ pub(super) struct Cursor {
     pub(super) after: Keyset,
     /// The total, counted with the first page.
     pub(super) total: usize,
+    /// True if it is an estimate.
+    pub(super) is_estimate: bool,
 }
 
-/// The encoded content of a token: time, id, total.
+/// The encoded content of a token: time, id, total, and whether that is an estimate.
 #[derive(Serialize, Deserialize)]
-struct CursorPayload<'a>(i64, #[serde(borrow)] std::borrow::Cow<'a, str>, usize);
+struct CursorPayload<'a>(
+    i64,
+    #[serde(borrow)] std::borrow::Cow<'a, str>,
+    usize,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")] bool,
+);
 
 /// The key of page tokens. It is stored with the tasks, so that tokens are valid after a restart and on other
 /// servers of the same store.
@@ -53,8 +60,8 @@ impl CursorKey {
     }
 
     pub(super) fn seal(&self, scope: &Scope, req: &ListTasksRequest, cursor: &Cursor) -> Result<String> {
-        let payload =
-            CursorPayload(cursor.after.timestamp.as_millis(), cursor.after.id.as_str().into(), cursor.total);
+        let Cursor { after: Keyset { timestamp, id }, total, is_estimate } = cursor;
+        let payload = CursorPayload(timestamp.as_millis(), id.as_str().into(), *total, *is_estimate);
         let mut token = serde_json::to_vec(&payload).map_err(Error::internal)?;
         let mac = self.mac(scope, req, &token)?.finalize().into_bytes();
         token.extend_from_slice(&mac[..MAC]);
@@ -69,9 +76,10 @@ impl CursorKey {
         if mac.len() != MAC {
             return Err(invalid());
         }
-        let CursorPayload(millis, id, total) = serde_json::from_slice(payload).map_err(|_| invalid())?;
+        let CursorPayload(millis, id, total, is_estimate) =
+            serde_json::from_slice(payload).map_err(|_| invalid())?;
         let timestamp = Timestamp::from_millis(millis).ok_or_else(invalid)?;
-        Ok(Cursor { after: Keyset { timestamp, id: id.as_ref().into() }, total })
+        Ok(Cursor { after: Keyset { timestamp, id: id.as_ref().into() }, total, is_estimate })
     }
 
     /// Authenticates the payload together with the scope and all filters of the list. The page size may
@@ -101,10 +109,14 @@ mod tests {
     fn a_token_is_good_for_its_own_list_only() {
         // REQ-122
         let key = CursorKey::new([1; 32]);
-        let cursor = Cursor { after: Keyset { timestamp: Timestamp::EPOCH, id: "t-1".into() }, total: 7 };
+        let after = Keyset { timestamp: Timestamp::EPOCH, id: "t-1".into() };
         let req = ListTasksRequest::default();
-        let token = key.seal(&scope("ann"), &req, &cursor).unwrap();
-        assert_eq!(key.open(&scope("ann"), &req, &token).unwrap(), cursor);
+        let mut token = String::new();
+        for is_estimate in [true, false] {
+            let cursor = Cursor { after: after.clone(), total: 7, is_estimate };
+            token = key.seal(&scope("ann"), &req, &cursor).unwrap();
+            assert_eq!(key.open(&scope("ann"), &req, &token).unwrap(), cursor);
+        }
 
         let other_filter = ListTasksRequest { context_id: Some("c".into()), ..req.clone() };
         let mut forged = token.clone().into_bytes();

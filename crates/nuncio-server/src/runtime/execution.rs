@@ -171,13 +171,13 @@ async fn begin_opening(core: &Arc<Core>, live: &LiveTaskRef, turn: OpeningTurn) 
         // Canceled before it could run: the agent is not asked for unwanted work.
         return None;
     }
-    if let Some(id) = acknowledged {
+    if let Some(in_hand) = acknowledged {
         if is_shut_down(live) {
             leave(live).await;
             return None;
         }
         live.until_committed().await;
-        if let Err(error) = core.change_turn(live, TurnChange::Begin(id)).await {
+        if let Err(error) = core.change_turn(live, TurnChange::Begin(Arc::clone(&in_hand.id))).await {
             report(live, Err(error));
             return None;
         }
@@ -205,7 +205,8 @@ fn resume(live: &LiveTaskRef, job: ExecutionInput) -> Option<Started> {
 /// caller.
 async fn begin_follow_up(core: &Arc<Core>, live: &LiveTaskRef, turn: FollowUpTurn) -> Option<Started> {
     let acknowledged = turn.is_acknowledged();
-    let FollowUpTurn { job, key, webhook, stored, begun } = turn;
+    // In hand until its beginning is committed, or it is dropped.
+    let FollowUpTurn { job, key, webhook, stored, in_hand: _in_hand, begun } = turn;
     let task = live.lock().last_task().cloned();
     if acknowledged && is_shut_down(live) {
         leave(live).await;
@@ -214,8 +215,20 @@ async fn begin_follow_up(core: &Arc<Core>, live: &LiveTaskRef, turn: FollowUpTur
     let stored = stored.map(|stored| StoredTurn { begun: true, ..stored });
     let waiting = stored.as_ref().filter(|_| acknowledged).map(|stored| Arc::clone(&stored.id));
     let config = webhook.as_ref().map(|webhook| webhook.id.clone());
-    let ahead = acknowledged || core.writes_ahead(key.is_some());
+    let ahead = acknowledged || core.writes_ahead(key.is_some()) || core.store.is_shared();
     let recorder = Recorder::new(core, live);
+    if let Some(key) = key.as_ref().filter(|_| acknowledged)
+        && Box::pin(core.is_answered(live, key)).await
+    {
+        // The same message was handed in at another server, and has a turn of its own.
+        let dropped = match waiting {
+            Some(id) => core.change_turn(live, TurnChange::Drop(id)).await,
+            None => Ok(()),
+        };
+        report(live, dropped);
+        let _ = begun.send(Err(super::unavailable()));
+        return None;
+    }
     let seq = match recorder.caller_message(&job.message, key, stored, webhook).await {
         Ok(seq) => seq,
         Err(error) => {
@@ -232,8 +245,8 @@ async fn begin_follow_up(core: &Arc<Core>, live: &LiveTaskRef, turn: FollowUpTur
         core.replaced(&live.scope, &live.id, &config).await;
     }
     if ahead {
-        // The turn is acknowledged, or must not run twice: the agent sees it only when its beginning is
-        // committed.
+        // The turn is acknowledged, must not run twice, or another server may get a message at the same time:
+        // the agent sees it only when its beginning is committed.
         live.until_committed().await;
         if let Err(lost) = live.lock().check_kept() {
             // Another server has the task, and its agent sees the message.

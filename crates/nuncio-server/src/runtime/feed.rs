@@ -5,7 +5,7 @@ use std::{collections::VecDeque, ops::Deref, sync::Arc};
 
 use futures_util::stream;
 use nuncio_protocol::{
-    Error, Event, EventStream, Result, Seq, StreamItem, Task, TaskId, TaskState, TaskStatus,
+    Error, Event, EventStream, Message, Result, Seq, StreamItem, Task, TaskId, TaskState, TaskStatus,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Core,
     attendance::Attendance,
+    handed_in::is_message,
     live::{LiveTask, LiveTaskRef},
     state::{LiveState, Phase},
 };
@@ -89,7 +90,18 @@ pub(super) struct Feed {
     draining: CancellationToken,
     /// Its caller, where tasks end without one.
     attendance: Option<Attendance>,
-    _permit: OwnedSemaphorePermit,
+    /// `None` if no caller reads the stream.
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+/// The event that a reader of the log has waited for.
+pub(super) enum Awaited {
+    /// The message is the entry of this number.
+    Message(LiveTaskRef, Seq),
+    /// The task has ended without it.
+    End,
+    /// The server is shutting down.
+    Drain,
 }
 
 impl Feed {
@@ -98,11 +110,11 @@ impl Feed {
     pub(super) async fn open(
         core: &Arc<Core>,
         live: LiveTaskRef,
-        permit: OwnedSemaphorePermit,
+        permit: impl Into<Option<OwnedSemaphorePermit>>,
         start: Start,
         until: Until,
     ) -> Result<Self> {
-        let live = Follower::new(live);
+        let (live, permit) = (Follower::new(live), permit.into());
         let mut buffer = VecDeque::new();
         let (cursor, ended) = {
             let state = live.lock();
@@ -171,14 +183,36 @@ impl Feed {
         item
     }
 
+    /// Reads on until this message of a caller is an entry of the log.
+    pub(super) async fn until_message(mut self, message: &Message) -> Result<Awaited> {
+        while let Some(item) = self.entry().await {
+            let item = item?;
+            if let Some(seq) = item.seq().filter(|_| is_message(item.event(), message)) {
+                return Ok(Awaited::Message(self.live.0.clone(), seq));
+            }
+        }
+        Ok(if self.live.lock().has_ended() { Awaited::End } else { Awaited::Drain })
+    }
+
     async fn pull(&mut self) -> Option<Result<StreamItem>> {
+        loop {
+            match self.entry().await? {
+                Ok(item) => {
+                    if let Some(item) = self.show(item) {
+                        return Some(Ok(item));
+                    }
+                }
+                error => return Some(error),
+            }
+        }
+    }
+
+    /// The next entry, shown or not.
+    async fn entry(&mut self) -> Option<Result<StreamItem>> {
         loop {
             if let Some(item) = self.buffer.pop_front() {
                 self.cursor = item.seq().unwrap_or(self.cursor).max(self.cursor);
-                if let Some(item) = self.show(item) {
-                    return Some(Ok(item));
-                }
-                continue;
+                return Some(Ok(item));
             }
             if self.ended {
                 return None;

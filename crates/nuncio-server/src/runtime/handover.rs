@@ -169,7 +169,14 @@ impl Runtime {
         } else {
             // Nobody waits for the beginning: the other server has recorded the message.
             let (begun, _) = oneshot::channel();
-            Turn::FollowUp(Box::new(FollowUpTurn { job, key: None, webhook: None, stored: None, begun }))
+            Turn::FollowUp(Box::new(FollowUpTurn {
+                job,
+                key: None,
+                webhook: None,
+                stored: None,
+                in_hand: None,
+                begun,
+            }))
         };
         let (entries, received) = mpsc::unbounded_channel();
         let permit = core.capacity.task_permit(&scope)?;

@@ -6,6 +6,9 @@
 //! one batch, and announces them. While the disk works, the next batch gathers. The queue is bounded in
 //! bytes; writers wait when it is full.
 //!
+//! Where the store is far away, several batches are under way at a time (`Store::concurrent_commits`). A task is
+//! in one of them at most, so that its entries stay in order.
+//!
 //! Large writes have a queue and a loop of their own, so that small ones of other tasks neither wait for room nor share
 //! a batch with them. The entries of a task stay in order: while a large write of a task is queued, all later writes of
 //! that task join the same queue, and a large write waits until those before it are committed.
@@ -14,6 +17,7 @@
 //! new work is refused.
 
 use std::{
+    collections::HashSet,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -22,9 +26,10 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
-use nuncio_protocol::{Error, ErrorKind, Event, Result, Seq, retry::Backoff};
+use nuncio_protocol::{Error, ErrorKind, Event, Result, Seq, TaskId, retry::Backoff};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
+    task::JoinSet,
     time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -153,7 +158,10 @@ impl Journal {
                 observer: observer.clone(),
                 begun: Arc::clone(&begun),
             };
-            tokio::spawn(committer.clone().run(queued));
+            match store.concurrent_commits() {
+                0 | 1 => drop(tokio::spawn(committer.clone().run(queued))),
+                most => drop(tokio::spawn(committer.clone().run_several(queued, most))),
+            }
             tokio::spawn(committer.run_large(large_queued));
             Queues { small, large }
         });
@@ -230,6 +238,7 @@ impl Journal {
         };
         let is_large = state.large_writes > 0 || permit.as_ref().is_some_and(|room| room.is_large);
         state.large_writes += usize::from(is_large);
+        state.queued_writes += 1;
         // Sending fails only if the loop has panicked; then nothing can be stored any more.
         let sent = queues.of(is_large).writes.send(Write { live: live.clone(), batch, permit });
         sent.map(|()| Appended::Queued).map_err(|_| super::unavailable())
@@ -274,7 +283,12 @@ impl Journal {
 
 fn refusal(refused: &Refused) -> Error {
     match refused {
-        Refused::Version(_) | Refused::NotFound | Refused::Held | Refused::Record | Refused::KeyTaken => {
+        Refused::Version(_)
+        | Refused::NotFound
+        | Refused::Held
+        | Refused::NotHeld
+        | Refused::Record
+        | Refused::KeyTaken => {
             Error::new(ErrorKind::Unavailable, "the task was changed elsewhere; try again")
         }
         Refused::Full => Error::new(ErrorKind::ResourceExhausted, "the store has too many unfinished tasks"),
@@ -297,6 +311,39 @@ impl Committer {
         while queued.recv_many(&mut writes, MAX_BATCH).await > 0 {
             self.gather(&mut writes, &mut queued).await;
             self.commit(std::mem::take(&mut writes)).await;
+        }
+    }
+
+    /// Commits up to `most` batches at a time.
+    async fn run_several(self, mut queued: mpsc::UnboundedReceiver<Write>, most: usize) {
+        let mut under_way: JoinSet<Vec<TaskId>> = JoinSet::new();
+        // Writes that have no batch yet, in order, and the tasks that have a batch under way.
+        let (mut waiting, mut busy, mut is_open) = (Vec::new(), HashSet::new(), true);
+        while is_open || !under_way.is_empty() {
+            let has_room = under_way.len() < most;
+            tokio::select! {
+                Some(done) = under_way.join_next() => {
+                    // One that has panicked: its tasks can never be written to again.
+                    let Ok(done) = done else { return };
+                    busy.retain(|id| !done.contains(id));
+                }
+                taken = queued.recv_many(&mut waiting, MAX_BATCH), if is_open && has_room => is_open = taken > 0,
+            }
+            if under_way.len() == most || waiting.is_empty() {
+                continue;
+            }
+            self.gather(&mut waiting, &mut queued).await;
+            let batch = take_free(&mut waiting, &busy);
+            if batch.is_empty() {
+                continue;
+            }
+            let tasks: HashSet<TaskId> = batch.iter().map(|write| write.live.id.clone()).collect();
+            busy.extend(tasks.iter().cloned());
+            let committer = self.clone();
+            under_way.spawn(async move {
+                committer.commit(batch).await;
+                tasks.into_iter().collect()
+            });
         }
     }
 
@@ -362,7 +409,13 @@ impl Committer {
     /// stored them.
     async fn attempt(&self, mut writes: Vec<Write>, again: bool) -> Result<(), (Vec<Write>, StoreError)> {
         // A lost task has an earlier entry that was refused; its later ones are not tried.
-        writes.retain(|write| !write.live.lock().is_lost());
+        writes.retain(|write| {
+            let is_lost = write.live.lock().is_lost();
+            if is_lost {
+                write.live.not_committed(false);
+            }
+            !is_lost
+        });
         if writes.is_empty() {
             return Ok(());
         }
@@ -384,6 +437,7 @@ impl Committer {
                 Some(refused) => {
                     tracing::warn!(task = %live.id, %refused, "the store refused an entry: another server wrote to the task");
                     live.evict();
+                    live.not_committed(false);
                 }
             }
             drop(permit);
@@ -465,7 +519,16 @@ fn give_up(writes: Vec<Write>, error: &StoreError) {
     tracing::error!(%error, tasks = writes.len(), "entries could not be committed and are lost");
     for write in writes {
         write.live.evict();
+        write.live.not_committed(true);
     }
+}
+
+/// Takes the next batch: writes of tasks that have none under way. All of a task stay in order.
+fn take_free(waiting: &mut Vec<Write>, busy: &HashSet<TaskId>) -> Vec<Write> {
+    let mut batch = Vec::new();
+    let free = waiting.extract_if(.., |write| !busy.contains(&write.live.id));
+    batch.extend(free.take(MAX_BATCH));
+    batch
 }
 
 /// True if the stored event is ours. A database stores an event as JSON, which loses some details: times are

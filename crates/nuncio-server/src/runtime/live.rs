@@ -60,15 +60,25 @@ impl LiveTask {
         Ok((state.committed().seq, state.has_ended()))
     }
 
-    /// Marks entries as committed and wakes the waiters; true if the task has webhooks.
+    /// Marks the entries of a write of the journal as committed and wakes the waiters; true if the task has webhooks.
     pub(super) fn committed(&self, batch: &[Commit]) -> bool {
         let mut state = self.lock();
+        state.queued_writes = state.queued_writes.saturating_sub(1);
         let advance = state.advance(batch);
         state.take_in(advance);
         let (progress, pushes) = (state.committed(), state.pushes);
         drop(state);
         self.announce_progress(progress);
         pushes
+    }
+
+    /// Ends a write of the journal that was not committed; `in_doubt` if the store may have it nevertheless.
+    pub(super) fn not_committed(&self, in_doubt: bool) {
+        let mut state = self.lock();
+        state.queued_writes = state.queued_writes.saturating_sub(1);
+        state.in_doubt |= in_doubt;
+        drop(state);
+        self.announce();
     }
 
     /// Replaces the state by the stored task, if another owner writes to the task or wrote to it.

@@ -1,10 +1,10 @@
 //! The runtime of one agent: the server side of [`A2aService`]. It admits calls, runs the executor, records
 //! its events, and answers from the record.
 //!
-//! Read the path of a message: `service` (the operations), `admit` (a message becomes a turn), `execution`
+//! Read the path of a message: `service` (the operations), `admit` and `follow_up` (a message becomes a turn), `execution`
 //! (the turn runs), `emitter` and `record` (its events become entries of the log), `journal` (entries reach
 //! the store), `feed` (streams read the log). `live` and `state` hold a task in memory meanwhile. `reserve`,
-//! `stored_turn` and `recover` are for crashes, `watch` is for stores that several servers share, `handover` for
+//! `stored_turn` and `recover` are for crashes, `watch` and `handed_in` for stores that several servers share, `handover` for
 //! turns of tasks that another server keeps.
 //!
 //! Every change to a task goes through `record`, and no caller sees an entry before it is committed.
@@ -26,6 +26,8 @@ mod lifecycle;
 mod in_flight;
 
 mod turn;
+
+mod turns_in_hand;
 
 mod executor;
 
@@ -60,6 +62,10 @@ mod state;
 
 mod feed;
 
+mod follow_up;
+
+mod handed_in;
+
 mod cursor;
 
 mod builder;
@@ -86,6 +92,7 @@ use self::{
     record::Recorder,
     recover::Recovery,
     state::{LiveState, Phase, Stop},
+    turns_in_hand::TurnsInHand,
 };
 pub use self::{
     builder::{Limits, RuntimeBuilder},
@@ -138,6 +145,7 @@ pub(crate) struct Core {
     push: Option<Arc<AgentPush>>,
     registry: Arc<Registry>,
     sends: Arc<Sends>,
+    turns: Arc<TurnsInHand>,
     journal: Journal,
     cursors: Cursors,
     recovery: Recovery,

@@ -116,14 +116,15 @@ impl Core {
         let mut turns = Vec::with_capacity(messages.len());
         for HeldMessage { held, records } in messages {
             let turn = StoredTurn { id: new_id(), begun: false, body: held };
+            let in_hand = self.turns.note(&turn.id);
             recorder.queue_held(turn.clone(), records).await?;
-            turns.push(turn);
+            turns.push((turn, in_hand));
         }
         live.until_committed().await;
         live.lock().check_kept()?;
         let task = live.lock().task().cloned().ok_or(ErrorKind::Internal)?;
-        for turn in turns {
-            let turn = self.restore(live, &task, turn).await?;
+        for (turn, in_hand) in turns {
+            let turn = self.restore(live, &task, turn, in_hand).await?;
             live.lock().queue.push_back(turn);
         }
         self.run_queue(live);

@@ -11,7 +11,7 @@ use std::{
 
 use nuncio_protocol::{ErrorKind, Message, Result, Task, TaskState, Timestamp};
 use tokio::{
-    sync::oneshot,
+    sync::{MutexGuard, oneshot},
     time::{Instant, sleep, timeout},
 };
 
@@ -22,6 +22,7 @@ use super::{
     record::Recorder,
     stored_turn::TurnBody,
     turn::{ExecutionInput, FollowUpTurn, OpeningTurn, Turn},
+    turns_in_hand::TurnInHand,
 };
 use crate::{
     clock::now,
@@ -98,6 +99,11 @@ impl Recovery {
     pub(super) fn new(retention: Retention) -> Self {
         Self { lock: tokio::sync::Mutex::default(), retention }
     }
+
+    /// Waits until nobody adopts tasks, and keeps others from it.
+    pub(super) async fn alone(&self) -> MutexGuard<'_, ()> {
+        self.lock.lock().await
+    }
 }
 
 /// Spawns recovery and pruning, for as long as the runtime lives.
@@ -138,7 +144,7 @@ async fn run(core: Weak<Core>, mut orphans: Option<Subscription>) {
 impl Core {
     /// Adopts orphaned tasks. When it returns, all of them run or have ended.
     async fn recover(self: &Arc<Self>) -> Result<(), StoreError> {
-        let _alone = self.recovery.lock.lock().await;
+        let _alone = self.recovery.alone().await;
         loop {
             let orphans = self.store.adopt(&self.agent.name, RECOVERY_BATCH).await?;
             if orphans.is_empty() {
@@ -189,7 +195,8 @@ impl Core {
         tracing::info!(task = %live.id, turns = turns.len(), "a task of a stopped server was adopted and continues");
         let task = live.lock().task().cloned().ok_or(ErrorKind::Internal)?;
         for turn in turns {
-            let turn = self.restore(&live, &task, turn).await?;
+            let in_hand = if turn.begun { None } else { self.turns.note(&turn.id) };
+            let turn = self.restore(&live, &task, turn, in_hand).await?;
             live.lock().queue.push_back(turn);
         }
         self.run_queue(&live);
@@ -202,6 +209,7 @@ impl Core {
         live: &LiveTaskRef,
         task: &Task,
         turn: StoredTurn,
+        in_hand: Option<TurnInHand>,
     ) -> Result<Turn> {
         let (scope, mut body) = (&live.scope, TurnBody::decode(&turn)?);
         let opens = body.opens();
@@ -223,11 +231,18 @@ impl Core {
         Ok(if turn.begun {
             Turn::Resumed(Box::new(job))
         } else if opens {
-            Turn::Opening(Box::new(OpeningTurn { job, acknowledged: Some(turn.id), reservation: None }))
+            Turn::Opening(Box::new(OpeningTurn { job, acknowledged: in_hand, reservation: None }))
         } else {
             // The webhook was registered before the turn was stored. The caller has gone.
             let (begun, _) = oneshot::channel();
-            Turn::FollowUp(Box::new(FollowUpTurn { job, key, webhook: None, stored: Some(turn), begun }))
+            Turn::FollowUp(Box::new(FollowUpTurn {
+                job,
+                key,
+                webhook: None,
+                stored: Some(turn),
+                in_hand,
+                begun,
+            }))
         })
     }
 

@@ -34,6 +34,9 @@ use crate::store::{Keyset, Projection, Scope, TaskQuery};
 /// The maximum number of attempts to cancel a task that another server writes to at the same time.
 const CANCEL_ATTEMPTS: usize = 8;
 
+/// The number of tasks that are counted for the total of a filtered list.
+const MAX_COUNTED: usize = 10_000;
+
 /// The operations, without the author's interceptors and extensions.
 pub(super) struct Operations {
     pub(super) core: Arc<Core>,
@@ -84,7 +87,7 @@ impl A2aService for Operations {
             None => None,
         };
         let page_size = req.page_size.unwrap_or(DEFAULT_PAGE_SIZE);
-        let (after, total) = cursor.map(|cursor| (cursor.after, cursor.total)).unzip();
+        let (after, total) = cursor.map(|cursor| (cursor.after, (cursor.total, cursor.is_estimate))).unzip();
         let query = TaskQuery {
             context_id: req.context_id.clone(),
             // Unspecified is no filter, also for an in-process caller whose request was not decoded by a
@@ -97,21 +100,23 @@ impl A2aService for Operations {
             max_bytes: Some(core.limits.max_page_bytes),
             strict_bytes: false,
             count: total.is_none(),
+            max_counted: Some(MAX_COUNTED),
             without_artifacts: req.include_artifacts != Some(true),
             history: length(req.history_length),
         };
         let page = core.store.tasks(&scope, &query).await?;
-        let total = total.or(page.total).unwrap_or_default();
+        let (total, total_is_estimate) = total.unwrap_or((page.total.unwrap_or_default(), page.is_estimate));
         let last = page.tasks.last().filter(|_| page.more);
         let next_page_token = match last.and_then(|task| Some((task.status.timestamp?, task.id.clone()))) {
             Some((timestamp, id)) => {
-                let cursor = Cursor { after: Keyset { timestamp, id }, total };
+                let after = Keyset { timestamp, id };
+                let cursor = Cursor { after, total, is_estimate: total_is_estimate };
                 core.cursors.key().await?.seal(&scope, &req, &cursor)?
             }
             None => String::new(),
         };
         let total_size = i32::try_from(total).unwrap_or(i32::MAX);
-        Ok(ListTasksResponse { tasks: page.tasks, next_page_token, page_size, total_size })
+        Ok(ListTasksResponse { tasks: page.tasks, next_page_token, page_size, total_size, total_is_estimate })
     }
 
     async fn cancel_task(&self, cx: &CallContext, req: CancelTaskRequest) -> Result<Task> {

@@ -34,6 +34,10 @@ pub(super) struct LiveState {
     pub(super) parked: bool,
     /// The number of its writes in the journal's queue of large ones.
     pub(super) large_writes: usize,
+    /// The number of its writes in the journal.
+    pub(super) queued_writes: usize,
+    /// True if the store may have a write of which nobody here knows.
+    pub(super) in_doubt: bool,
     /// Committed together with the next entry.
     pub(super) attached: Attached,
     /// Text of the agent that is told with the next entry, or when it is due.
@@ -200,6 +204,8 @@ impl LiveState {
             owned_elsewhere: false,
             parked: false,
             large_writes: 0,
+            queued_writes: 0,
+            in_doubt: false,
             attached: Attached::default(),
             pending_text: PendingText::default(),
             memo: None,
@@ -438,7 +444,9 @@ impl LiveState {
     pub(super) fn take_in(&mut self, Advance { committed, items, entries }: Advance) {
         match &mut self.phase {
             Phase::Task(tracked) => tracked.committed = committed,
-            Phase::Lost(lost) => lost.answered = true,
+            Phase::Lost(lost) => {
+                (lost.answered, lost.committed) = (true, lost.committed.max(committed.seq));
+            }
             Phase::Opening(_) | Phase::Replied { .. } | Phase::Refused(_) => {}
         }
         for entry in entries {

@@ -8,10 +8,15 @@ use nuncio_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Core, executor::Execution, live::LiveTaskRef, turn::ExecutionInput};
+use super::{
+    Core,
+    executor::Execution,
+    live::{LiveTask, LiveTaskRef},
+    turn::ExecutionInput,
+};
 use crate::{
     id::new_id,
-    store::{IdempotencyKey, Scope, StoreError, StoredTurn, TurnChange},
+    store::{IdempotencyKey, Refused, Scope, StoreError, StoredTurn, TurnChange},
 };
 
 /// The body of a stored turn: all data that is needed to run it.
@@ -133,14 +138,20 @@ impl Core {
 
     /// Changes a stored turn; retries while the store is down.
     pub(super) async fn change_turn(&self, live: &LiveTaskRef, change: TurnChange) -> Result<()> {
-        let changed = self
-            .journal
-            .retry_while_down(|| self.store.update_turn(&live.scope, &live.id, change.clone()))
-            .await?;
-        changed.map_err(|refused| {
+        self.update_turn(live, change).await?.map_err(|refused| {
             tracing::warn!(task = %live.id, %refused, "the store refused a turn: another server owns the task");
             live.evict();
             super::unavailable()
         })
+    }
+
+    /// As [`Self::change_turn`]; a refusal is the caller's to judge.
+    pub(super) async fn update_turn(
+        &self,
+        live: &LiveTask,
+        change: TurnChange,
+    ) -> Result<Result<(), Refused>, StoreError> {
+        let update = || self.store.update_turn(&live.scope, &live.id, change.clone());
+        self.journal.retry_while_down(update).await
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nuncio_protocol::{CallContext, Error, Message, Metadata, Result, SendMessageConfiguration, Seq, Task};
 use tokio::sync::oneshot;
 
-use super::in_flight::InFlightGuard;
+use super::{in_flight::InFlightGuard, turns_in_hand::TurnInHand};
 use crate::store::{IdempotencyKey, Reservation, StoredTurn, Webhook};
 
 /// The input of an execution: the message, its call, and their data.
@@ -33,8 +33,8 @@ pub(super) enum Turn {
 /// first entry.
 pub(super) struct OpeningTurn {
     pub(super) job: ExecutionInput,
-    /// The id of the stored turn, if the turn was acknowledged before it begins.
-    pub(super) acknowledged: Option<Arc<str>>,
+    /// The stored turn, if the turn was acknowledged before it begins.
+    pub(super) acknowledged: Option<TurnInHand>,
     /// The reservation of the task in the store, until the turn has made a task or a reply.
     pub(super) reservation: Option<Reservation>,
 }
@@ -48,6 +48,8 @@ pub(super) struct FollowUpTurn {
     pub(super) webhook: Option<Webhook>,
     /// The turn in the store, if it is stored until it is done.
     pub(super) stored: Option<StoredTurn>,
+    /// Held while the stored turn waits.
+    pub(super) in_hand: Option<TurnInHand>,
     /// Reports the beginning of the turn once the message is recorded, or the reason why it never will be.
     pub(super) begun: oneshot::Sender<Result<Begun>>,
 }

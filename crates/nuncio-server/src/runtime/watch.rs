@@ -80,7 +80,9 @@ impl Core {
             // Another server may have settled the task already, with entries that were never here.
             let goes_on =
                 || state.state().is_settled() && !lost.lock().is_stored_up_to(state.committed().seq);
-            state.owned_elsewhere || state.parked || state.state().is_terminal() || goes_on()
+            // It may be here again, with its next turn.
+            let is_worked_on = state.owned_elsewhere || state.running.is_some();
+            is_worked_on || state.parked || state.state().is_terminal() || goes_on()
         };
         if continues { Ok(live) } else { Err(super::unavailable()) }
     }

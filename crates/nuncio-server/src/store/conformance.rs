@@ -15,6 +15,7 @@
 pub mod batch;
 pub mod content;
 pub mod forget;
+pub mod handed_in;
 pub mod history;
 pub mod judge;
 pub mod list;
@@ -64,6 +65,7 @@ macro_rules! store_conformance {
             list::unchanged_tasks_are_listed_once_while_others_change
             list::totals_count_every_match_whatever_the_page
             list::pages_and_totals_hold_over_many_tasks
+            list::a_total_is_exact_up_to_its_bound
             list::a_page_ends_with_its_bytes
             list::a_strict_page_ends_before_what_does_not_fit
             batch::a_batch_holds_entries_of_many_tasks
@@ -170,6 +172,8 @@ macro_rules! store_ownership_conformance {
             turns::turns_are_the_owners_alone
             turns::a_turn_moves_a_task_at_rest
             turns::only_turns_that_wait_make_an_orphan_of_a_settled_task
+            handed_in::a_turn_is_handed_in_to_the_owner_of_its_task
+            handed_in::what_was_handed_in_is_adopted_and_forgotten_with_its_task
             outbox::what_a_gone_owner_had_in_hand_is_free
             records::records_outlive_their_owner
             memo::an_adopted_task_has_its_memo
@@ -202,6 +206,9 @@ macro_rules! store_sharing_conformance {
             sharing::an_owner_that_was_thought_gone_is_refused
             sharing::what_one_owner_commits_every_owner_reads
             sharing::what_others_write_is_seen_to_move
+            handed_in::the_owner_sees_the_turns_that_wait
+            handed_in::a_turn_waits_or_the_task_is_at_rest
+            handed_in::one_of_many_hand_ins_under_a_key_is_stored
             outbox::a_webhook_is_in_one_owners_hands
             records::owners_share_their_records
             reserve::one_of_many_owners_has_a_key

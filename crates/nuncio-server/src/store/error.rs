@@ -13,11 +13,13 @@ pub enum Refused {
     NotFound,
     /// Another owner holds the task.
     Held,
+    /// No other owner holds the task: a turn for its owner is one for whoever writes to it next.
+    NotHeld,
     /// A record that the entry changes is of another version.
     Record,
     /// The idempotency key is taken.
     KeyTaken,
-    /// The store has no capacity for another task.
+    /// The store has no capacity for another task, or the task for another waiting turn.
     Full,
 }
 
@@ -27,9 +29,10 @@ impl fmt::Display for Refused {
             Self::Version(seq) => write!(f, "it is at version {}", seq.0),
             Self::NotFound => f.write_str("the task does not exist"),
             Self::Held => f.write_str("another owner holds the task"),
+            Self::NotHeld => f.write_str("no other owner holds the task"),
             Self::Record => f.write_str("a record of the entry is of another version"),
             Self::KeyTaken => f.write_str("the idempotency key is taken"),
-            Self::Full => f.write_str("the store has no capacity for another task"),
+            Self::Full => f.write_str("there is no capacity for another task or turn"),
         }
     }
 }

@@ -14,11 +14,11 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::{
-    AdminTaskPage, AdminTaskQuery, Backlog, Commit, Delivery, DeliveryQuery, ErasureTarget, Expect,
+    AdminTaskPage, AdminTaskQuery, Backlog, Commit, Delivery, DeliveryQuery, ErasureTarget, Expect, HandIn,
     IdempotencyKey, IdempotentAnswer, Lease, Leases, Links, MemoryStore, Moved, OperatorQueries, Orphan,
     Outbox, Polling, Projection, Prune, PutRecord, Record, RecordQuery, Records, Redrive, Refused,
     Reservation, Scope, Settled, Signals, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskLog,
-    TaskPage, TaskQuery, TurnChange, Webhook,
+    TaskPage, TaskQuery, TurnChange, WaitingQuery, WaitingTurn, Webhook,
 };
 
 use crate::{large_work::LARGE, size};
@@ -34,6 +34,10 @@ pub struct FailingStore {
     waits: bool,
     /// No other owner has it open.
     alone: bool,
+    /// The number of commits that it takes at a time.
+    concurrent_commits: usize,
+    /// The number of commits that it works on.
+    commits_under_way: AtomicUsize,
     fail_writes: AtomicBool,
     /// Writes fail as those of a store that will recover.
     down: AtomicBool,
@@ -98,6 +102,18 @@ impl FailingStore {
     #[must_use]
     pub fn alone(inner: MemoryStore) -> Self {
         Self { alone: true, ..Self::waiting(inner) }
+    }
+
+    /// A store that takes several commits at a time.
+    #[must_use]
+    pub fn with_concurrent_commits(self, commits: usize) -> Self {
+        Self { concurrent_commits: commits, ..self }
+    }
+
+    /// The number of commits that it works on.
+    #[must_use]
+    pub fn commits_under_way(&self) -> usize {
+        self.commits_under_way.load(Ordering::SeqCst)
     }
 
     /// Takes the store down, or brings it back: writes fail as those of a store that will recover.
@@ -254,7 +270,9 @@ impl FailingStore {
 #[async_trait]
 impl TaskLog for FailingStore {
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
+        self.commits_under_way.fetch_add(1, Ordering::SeqCst);
         self.wait().await;
+        self.commits_under_way.fetch_sub(1, Ordering::SeqCst);
         if batch.iter().any(|commit| size::event(&commit.event) >= LARGE) {
             // The sender is ours, so the channel stays open.
             let _ = self.held_large.subscribe().wait_for(|held| !held).await;
@@ -371,6 +389,26 @@ impl TaskLog for FailingStore {
         let changed = self.inner.update_turn(scope, id, change).await;
         self.tell_later().await;
         changed
+    }
+
+    async fn hand_in(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        handed: HandIn,
+    ) -> Result<Result<(), Refused>, StoreError> {
+        self.wait().await;
+        self.write()?;
+        if self.lose_answer.swap(false, Ordering::SeqCst) {
+            let _ = self.inner.hand_in(scope, id, handed).await?;
+            return Err(StoreError::down("the answer was lost"));
+        }
+        self.inner.hand_in(scope, id, handed).await
+    }
+
+    async fn waiting_turns(&self, query: &WaitingQuery) -> Result<Vec<WaitingTurn>, StoreError> {
+        self.write()?;
+        self.inner.waiting_turns(query).await
     }
 
     async fn adopt(&self, agent: &str, limit: usize) -> Result<Vec<Orphan>, StoreError> {
@@ -537,6 +575,10 @@ impl Store for FailingStore {
 
     fn is_shared(&self) -> bool {
         self.waits && !self.alone
+    }
+
+    fn concurrent_commits(&self) -> usize {
+        self.concurrent_commits
     }
 
     fn signals(&self) -> Arc<dyn Signals> {

@@ -9,11 +9,11 @@ use async_trait::async_trait;
 use nuncio_protocol::{Message, PushConfigId, Seq, Task, TaskId, Timestamp};
 
 use super::{
-    AdminTaskPage, AdminTaskQuery, Backlog, Commit, Delivery, DeliveryQuery, ErasureTarget, Expect,
+    AdminTaskPage, AdminTaskQuery, Backlog, Commit, Delivery, DeliveryQuery, ErasureTarget, Expect, HandIn,
     IdempotencyKey, IdempotentAnswer, Lease, Leases, Links, Moved, OperatorQueries, Orphan, Outbox,
     Projection, Prune, PutRecord, Record, RecordQuery, Records, Redrive, Refused, Reservation, Scope,
     Settled, Signals, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskLog, TaskPage, TaskQuery,
-    TurnChange, Webhook,
+    TurnChange, WaitingQuery, WaitingTurn, Webhook,
 };
 
 /// Receives the measurements. Called within the store's operations, so it must not block.
@@ -106,6 +106,8 @@ timed! { TaskLog {
     Write release(scope: &Scope, id: &TaskId) -> ();
     Read abandoned(agent: &str, limit: usize) -> Vec<Reservation>;
     Write update_turn(scope: &Scope, id: &TaskId, change: TurnChange) -> Result<(), Refused>;
+    Write hand_in(scope: &Scope, id: &TaskId, handed: HandIn) -> Result<(), Refused>;
+    Read waiting_turns(query: &WaitingQuery) -> Vec<WaitingTurn>;
     Write adopt(agent: &str, limit: usize) -> Vec<Orphan>;
     Write prune(what: &Prune, limit: usize) -> usize;
 } }
@@ -153,6 +155,10 @@ timed! { Store {
 
     fn is_shared(&self) -> bool {
         self.store.is_shared()
+    }
+
+    fn concurrent_commits(&self) -> usize {
+        self.store.concurrent_commits()
     }
 
     fn signals(&self) -> Arc<dyn Signals> {

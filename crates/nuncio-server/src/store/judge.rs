@@ -17,6 +17,17 @@ use nuncio_protocol::Seq;
 
 use super::{RecordChange, Refused, StoreError};
 
+/// The use of the key under which a turn is handed in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum KeyUse {
+    /// It has no answer.
+    Free,
+    /// It has the answer of the same send to the same task.
+    Same,
+    /// It has the answer, or the reservation, of another send.
+    Other,
+}
+
 /// Accepted, or the reason of the refusal.
 pub(super) type Judgement = Result<(), Refused>;
 
@@ -71,6 +82,29 @@ pub(super) fn entry(task: Option<TaskFacts>, expected: Seq, take: bool) -> Judge
 /// Checks a change of a turn.
 pub(super) fn turn(task: Option<TaskFacts>) -> Judgement {
     if found(task)?.is_held() { Err(Refused::Held) } else { Ok(()) }
+}
+
+/// Checks a turn that is handed in to the owner of a task at which `waiting` turns wait. True if an earlier
+/// attempt has stored it.
+pub(super) fn hand_in(
+    task: Option<TaskFacts>,
+    key: KeyUse,
+    waiting: usize,
+    max_waiting: usize,
+) -> Result<bool, Refused> {
+    let task = found(task)?;
+    match key {
+        KeyUse::Same => return Ok(true),
+        KeyUse::Other => return Err(Refused::KeyTaken),
+        KeyUse::Free => {}
+    }
+    if task.has_ended {
+        return Err(Refused::Version(task.seq));
+    }
+    if !task.is_held() {
+        return Err(Refused::NotHeld);
+    }
+    if waiting >= max_waiting { Err(Refused::Full) } else { Ok(false) }
 }
 
 /// Checks an entry that creates the task of a reservation.
@@ -138,5 +172,31 @@ mod tests {
         }
         assert_eq!(turn(Some(held)), Err(Refused::Held));
         assert_eq!(turn(Some(FREE)), Ok(()));
+    }
+
+    #[test]
+    fn a_turn_is_handed_in_where_another_owner_holds_the_task() {
+        use KeyUse::{Free, Other, Same};
+        let held = TaskFacts { in_hand: true, ..FREE };
+        let mine = TaskFacts { is_mine: true, ..held };
+        let ended = TaskFacts { has_ended: true, ..held };
+        let cases = [
+            (None, Same, 0, Err(Refused::NotFound)),
+            (Some(TaskFacts { in_scope: false, ..held }), Same, 0, Err(Refused::NotFound)),
+            (Some(held), Free, 0, Ok(false)),
+            (Some(held), Free, 1, Ok(false)),
+            (Some(held), Free, 2, Err(Refused::Full)),
+            (Some(held), Other, 0, Err(Refused::KeyTaken)),
+            (Some(mine), Free, 0, Err(Refused::NotHeld)),
+            (Some(FREE), Free, 0, Err(Refused::NotHeld)),
+            (Some(ended), Free, 0, Err(Refused::Version(Seq(2)))),
+            // The same again, whatever has become of the task.
+            (Some(held), Same, 2, Ok(true)),
+            (Some(FREE), Same, 0, Ok(true)),
+            (Some(ended), Same, 0, Ok(true)),
+        ];
+        for (task, key, waiting, wanted) in cases {
+            assert_eq!(hand_in(task, key, waiting, 2), wanted, "{task:?} {key:?} {waiting}");
+        }
     }
 }

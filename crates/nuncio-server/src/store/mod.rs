@@ -55,6 +55,8 @@ use async_trait::async_trait;
 pub use self::postgres::{PostgresOptions, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteOptions, SqliteStore};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) use self::task_log::CountedTasks;
 pub(crate) use self::task_log::{PageBytes, references};
 pub use self::{
     error::{Refused, StoreError},
@@ -70,9 +72,9 @@ pub use self::{
     scope::Scope,
     signals::{Heard, NET_INTERVAL, POLL_INTERVAL, Polling, Signals, Subscription, Topic},
     task_log::{
-        Attached, Commit, IdempotencyKey, IdempotentAnswer, Keyset, Links, MAX_CHILDREN, Moved, Orphan,
-        Outcome, Projection, Prune, Pruned, Reservation, StoredEvent, StoredTask, StoredTurn, TaskLog,
-        TaskPage, TaskQuery, TurnChange, busy_after,
+        Attached, Commit, HandIn, IdempotencyKey, IdempotentAnswer, Keyset, Links, MAX_CHILDREN, Moved,
+        Orphan, Outcome, Projection, Prune, Pruned, Reservation, StoredEvent, StoredTask, StoredTurn,
+        TaskLog, TaskPage, TaskQuery, TurnChange, WaitingQuery, WaitingTurn, busy_after,
     },
 };
 
@@ -89,6 +91,11 @@ pub trait Store: TaskLog + Outbox + Records + OperatorQueries {
     /// True if other owners may write at the same time: an idle task may then have changed since it was read.
     fn is_shared(&self) -> bool {
         true
+    }
+
+    /// The number of commits that may be under way at a time. Those of one task come one after the other.
+    fn concurrent_commits(&self) -> usize {
+        1
     }
 
     /// The signals between the owners of the data. Default: none, and subscribers poll.

@@ -41,6 +41,8 @@ const MAX_KEYS: usize = 1_024;
 pub enum Topic {
     /// Tasks of this agent: entries, turns and answers under idempotency keys. The key is the task's id.
     Tasks(Arc<str>),
+    /// Turns that were handed in to tasks of this agent. The key is the task's id; the empty key is any task.
+    Turns(Arc<str>),
     /// Tasks of this agent whose owner has stopped. Sent by the store to its own subscribers.
     Orphans(Arc<str>),
     /// Deliveries that may be due.

@@ -6,6 +6,7 @@ mod list;
 mod reservation;
 mod retention;
 mod stored;
+mod total;
 mod turn;
 
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use nuncio_protocol::{Message, Seq, Task, TaskId, Timestamp};
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) use self::total::CountedTasks;
 pub(crate) use self::{commit::references, list::PageBytes};
 pub use self::{
     commit::{Attached, Commit, busy_after},
@@ -21,7 +24,7 @@ pub use self::{
     reservation::Reservation,
     retention::{Prune, Pruned},
     stored::{Links, MAX_CHILDREN, Moved, StoredEvent, StoredTask},
-    turn::{Orphan, StoredTurn, TurnChange},
+    turn::{HandIn, Orphan, StoredTurn, TurnChange, WaitingQuery, WaitingTurn},
 };
 use super::{Refused, Scope, StoreError};
 
@@ -80,7 +83,8 @@ pub trait TaskLog: Send + Sync + 'static {
     /// The parts of a task that the projection includes.
     async fn shown(&self, scope: &Scope, id: &TaskId, shown: Projection) -> Result<Option<Task>, StoreError>;
 
-    /// A page of tasks, newest status first.
+    /// A page of tasks, newest status first. Totals are exact up to [`TaskQuery::max_counted`]; beyond it a
+    /// store may estimate them.
     async fn tasks(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage, StoreError>;
 
     /// Entries of a task's log after `after`, at most `limit`; none if the task is not found.
@@ -134,6 +138,28 @@ pub trait TaskLog: Send + Sync + 'static {
         id: &TaskId,
         change: TurnChange,
     ) -> Result<Result<(), Refused>, StoreError>;
+
+    /// Stores a turn that waits, for a task that another owner holds, whether that owner is alive or has
+    /// stopped. It stays the owner. The result is the first of this table that applies:
+    ///
+    /// | result | if |
+    /// |---|---|
+    /// | [`NotFound`](Refused::NotFound) | the task is unknown, or of another scope |
+    /// | accepted, nothing changes | the key has this task as its answer, with the same digest |
+    /// | [`KeyTaken`](Refused::KeyTaken) | the key has another answer, or a reservation |
+    /// | [`Version`](Refused::Version) | the task has ended |
+    /// | [`NotHeld`](Refused::NotHeld) | no other owner holds the task |
+    /// | [`Full`](Refused::Full) | `max_waiting` turns wait already |
+    async fn hand_in(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        handed: HandIn,
+    ) -> Result<Result<(), Refused>, StoreError>;
+
+    /// The turns that wait at tasks of this owner, by task in the order of their ids. They are its own, those
+    /// that others have handed in, and those of tasks that it has adopted.
+    async fn waiting_turns(&self, query: &WaitingQuery) -> Result<Vec<WaitingTurn>, StoreError>;
 
     /// Takes over at most `limit` tasks of this agent whose owners have stopped: tasks in progress, and tasks
     /// with a turn that has not begun.

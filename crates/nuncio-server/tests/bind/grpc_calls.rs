@@ -136,6 +136,24 @@ async fn every_operation_has_its_rpc_in_both_packages() {
 }
 
 #[tokio::test]
+async fn a_total_that_is_an_estimate_is_told_so_in_a_header() {
+    let (_, wire) = Probe::on_the_wire();
+    for (context, wanted) in [("small", None), ("large", Some("estimate"))] {
+        let list = ListTasksRequest { context_id: Some(context.into()), ..ListTasksRequest::default() };
+        let outcome = wire.call_grpc(&pb::CODEC, &[], &Call::ListTasks(list.into())).await;
+        let told = outcome.headers.get("nuncio-total-size").map(|value| value.to_str().unwrap());
+        assert_eq!(told, wanted, "gRPC, {context}");
+        let answer = wire.ask("GET", &format!("/tasks?contextId={context}"), V1, "").await;
+        assert_eq!((answer.status.as_u16(), answer.header("nuncio-total-size")), (200, wanted), "{context}");
+        let params = json!({ "contextId": context });
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": params });
+        let answer = wire.post("/", V1, &body.to_string()).await;
+        assert_eq!((answer.status.as_u16(), answer.header("nuncio-total-size")), (200, wanted), "{context}");
+        assert_eq!(answer.json()["result"].get("totalIsEstimate"), None, "it is no member of the message");
+    }
+}
+
+#[tokio::test]
 async fn what_is_not_there_is_unimplemented() {
     let (probe, port) = Probe::on_the_wire();
     for path in [

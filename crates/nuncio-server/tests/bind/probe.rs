@@ -113,6 +113,7 @@ impl A2aService for Probe {
         Ok(ListTasksResponse {
             tasks: vec![task(&"t-1".into())],
             total_size: 1,
+            total_is_estimate: req.context_id.is_some_and(|context| context.as_str() == "large"),
             ..ListTasksResponse::default()
         })
     }

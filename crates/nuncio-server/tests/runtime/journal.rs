@@ -101,6 +101,62 @@ async fn large_and_small_writes_of_a_task_stay_in_order() {
     }
 }
 
+/// Where the store is far away, several batches are under way, and a task is in one of them at most.
+#[tokio::test(start_paused = true)]
+async fn several_batches_are_under_way_and_a_task_is_in_one_of_them() {
+    for most in [1, 3] {
+        let store = FailingStore::waiting(MemoryStore::default()).with_concurrent_commits(most);
+        let steps = [Step::Working, Step::Sleep(secs(1)), Step::Artifact("a", "x"), Step::Sleep(secs(1))];
+        let harness = Harness::of(card(), store, ScriptedExecutor::steps(steps), |builder| builder);
+        harness.store.hold_writes(true);
+        let mut sends = Vec::new();
+        for number in 0..5 {
+            let sender = harness.clone();
+            sends.push(tokio::spawn(async move {
+                lines(sender.stream(&*format!("hi {number}")).await.unwrap()).await
+            }));
+            settle().await;
+            assert_eq!(harness.store.commits_under_way(), most.min(number + 1));
+        }
+        // The agents go on; what they say waits for the commit before it.
+        tokio::time::sleep(secs(3)).await;
+        settle().await;
+        assert_eq!((harness.store.commits_under_way(), harness.store.commits()), (most, 0));
+        assert!(sends.iter().all(|sent| !sent.is_finished()), "nothing is told before it is committed");
+        harness.store.hold_writes(false);
+        for sent in join_all(sends).await {
+            let whole =
+                ["1 task submitted", "2 status working", "3 artifact a \"x\" last", "4 status completed"];
+            assert_eq!(sent.unwrap(), whole);
+        }
+        let list = harness.runtime.list_tasks(&harness.cx, ListTasksRequest::default()).await.unwrap();
+        assert!(list.tasks.iter().all(|task| task.status.state == TaskState::Completed));
+    }
+}
+
+/// A store that fails for a while, with several batches under way: nothing is lost, doubled or out of order.
+#[tokio::test(start_paused = true)]
+async fn several_batches_survive_an_outage() {
+    let store = FailingStore::waiting(MemoryStore::default()).with_concurrent_commits(4);
+    let steps = [Step::Working, Step::Sleep(secs(1)), Step::Artifact("a", "x"), Step::Sleep(secs(1))];
+    let harness = Harness::of(card(), store, ScriptedExecutor::steps(steps), |builder| builder);
+    let sends: Vec<_> = (0..20)
+        .map(|number| {
+            let harness = harness.clone();
+            tokio::spawn(async move { lines(harness.stream(&*format!("hi {number}")).await.unwrap()).await })
+        })
+        .collect();
+    settle().await;
+    harness.store.take_down(true);
+    tokio::time::sleep(secs(5)).await;
+    harness.store.lose_next_answer();
+    harness.store.take_down(false);
+    for sent in join_all(sends).await {
+        let whole = ["1 task submitted", "2 status working", "3 artifact a \"x\" last", "4 status completed"];
+        assert_eq!(sent.unwrap(), whole);
+    }
+}
+
 /// A worker runs first what it has just woken, and would commit the first write of many alone.
 #[test]
 fn those_who_are_ready_to_write_share_the_first_commit_too() {

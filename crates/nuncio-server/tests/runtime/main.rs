@@ -8,6 +8,7 @@ mod earlier;
 mod emit;
 mod faults;
 mod follow_up;
+mod handed_in;
 mod handover;
 mod hooks;
 mod idempotency;

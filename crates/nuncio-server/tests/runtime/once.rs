@@ -197,7 +197,7 @@ async fn a_message_is_not_executed_before_the_store_knows_of_it() {
         let sender = server.calling(|cx| cx.idempotency_key = keyed.then(|| "k-2".to_owned()));
         let answered = tokio::spawn(async move { sender.task(Say::to(&task, "blue")).await });
         settle().await;
-        assert_eq!(world.runs.number(), 2 - usize::from(ahead), "{declares:?}, keyed: {keyed}");
+        assert_eq!(world.runs.number(), 1, "another server may get one too; {declares:?}, keyed: {keyed}");
         server.store.hold_writes(false);
         assert_eq!(answered.await.unwrap().unwrap().status.state, TaskState::Completed);
         assert_eq!(server.store.reservations(), usize::from(ahead), "{declares:?}, keyed: {keyed}");

@@ -104,8 +104,8 @@ async fn a_queued_message_keeps_its_idempotency_key_over_the_end_of_its_server()
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_does_not_see_a_message_that_the_store_has_refused() {
-    // It was acknowledged, so whoever has the task now lets its own agent see it.
+async fn an_agent_does_not_see_a_message_twice_that_the_store_has_refused() {
+    // It was acknowledged, so whoever has the task now lets its agent see it: this server, once.
     let turns = [vec![Step::InputRequired("which?"), Step::Sleep(secs(5))], vec![]];
     let (executor, asked) = counting("blue", turns);
     let harness = alone(executor);
@@ -113,7 +113,9 @@ async fn an_agent_does_not_see_a_message_that_the_store_has_refused() {
     harness.task(Say::to(&task, "blue").immediately()).await.unwrap();
     harness.store.refuse_next(Refused::Held);
     tokio::time::sleep(secs(60)).await;
-    assert_eq!(asked.load(Ordering::SeqCst), 0);
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    let history = harness.get(&task.id).await.unwrap().history;
+    assert_eq!(history.iter().filter(|message| message.text() == "blue").count(), 1);
 }
 
 #[tokio::test(start_paused = true)]

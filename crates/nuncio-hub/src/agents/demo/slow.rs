@@ -1,5 +1,6 @@
 //! Counts down, one step per second, and streams each step as a chunk of one artifact. A second word of the
-//! message sets another step: `40 20ms`.
+//! message sets another step: `40 20ms`. A third word `ask` asks for the next message instead of completing the
+//! task: `40 20ms ask`.
 
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ struct Slow;
 #[async_trait]
 impl Executor for Slow {
     async fn execute(&self, cx: ExecContext, out: Emitter) -> Result<()> {
-        let (from, step) = countdown(&cx.text());
+        let said = cx.text();
+        let (from, step) = countdown(&said);
         out.working().await?;
         // Each step is a piece.
         let mut text = out.text_stream("countdown").with_id("countdown").with_pace(Duration::ZERO);
@@ -28,7 +30,11 @@ impl Executor for Slow {
             }
         }
         text.finish_with("done").await?;
-        out.completed().await?;
+        if said.split_whitespace().nth(2) == Some("ask") {
+            out.input_required("From which number now?").await?;
+        } else {
+            out.completed().await?;
+        }
         Ok(())
     }
 
@@ -51,8 +57,8 @@ pub(in crate::agents) fn agent(mut card: AgentCard) -> RuntimeBuilder {
     card.skills = vec![super::skill(
         "countdown",
         "Countdown",
-        "Counts down from a number; a second word sets the milliseconds per step.",
-        &["5", "40 20ms"],
+        "Counts down from a number; a second word sets the milliseconds per step, a third, \"ask\", asks for the next one.",
+        &["5", "40 20ms", "40 20ms ask"],
     )];
     Runtime::builder(card, Slow).refuse_media_type("application/x-unsupported*")
 }

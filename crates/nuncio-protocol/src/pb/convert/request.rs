@@ -12,7 +12,9 @@ convert! {
     ListTasksRequest => pb::ListTasksRequest {
         tenant, context_id, status, page_size, page_token, history_length, status_timestamp_after, include_artifacts,
     }
-    ListTasksResponse => pb::ListTasksResponse { tasks, next_page_token, page_size, total_size }
+    ListTasksResponse => pb::ListTasksResponse {
+        tasks, next_page_token, page_size, total_size; total_is_estimate: false
+    }
     CancelTaskRequest => pb::CancelTaskRequest { tenant, id, metadata }
     SubscribeToTaskRequest => pb::SubscribeToTaskRequest { tenant, id }
     GetTaskPushNotificationConfigRequest => pb::GetTaskPushNotificationConfigRequest { tenant, task_id, id }

@@ -6,8 +6,8 @@ use nuncio_protocol::{Seq, TaskState};
 
 use super::{Handles, Writer, commit_one, opening, owner::turn, reserve::reservation, scope, works};
 use crate::store::{
-    Commit, Store, TurnChange,
-    judge::{self, ReservationFacts, TaskFacts},
+    Commit, HandIn, Store, TurnChange,
+    judge::{self, KeyUse, ReservationFacts, TaskFacts},
 };
 
 /// The condition of a task before the write.
@@ -103,6 +103,11 @@ pub async fn every_write_is_judged_by_the_one_rule<H: Handles>(handles: &H) {
         let dropped =
             store.update_turn(&scope, &case.id.as_str().into(), TurnChange::Drop("none".into())).await;
         assert_eq!(works(dropped), judge::turn(Some(facts)), "a turn: {told}");
+        let name = super::key(&case.id, 1);
+        let turn = HandIn { turn: turn("9"), key: name, at: super::at(1), max_waiting: 9 };
+        let verdict = judge::hand_in(Some(facts), KeyUse::Free, 0, 9).map(drop);
+        let handed = store.hand_in(&scope, &case.id.as_str().into(), turn).await;
+        assert_eq!(works(handed), verdict, "a turn that is handed in: {told}");
         let writer = Writer::open(&store, &scope, super::creation(&case.id, "c-1", 1), seq);
         let entry = Commit {
             expected: Seq(seq.0.saturating_add_signed(case.off)),

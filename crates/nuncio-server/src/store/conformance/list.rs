@@ -353,3 +353,51 @@ pub async fn a_strict_page_ends_before_what_does_not_fit(store: Arc<dyn Store>) 
         }
     }
 }
+
+/// Exact up to the bound; beyond it a store may estimate, says so, and is not far off where tasks came evenly.
+pub async fn a_total_is_exact_up_to_its_bound(store: Arc<dyn Store>) {
+    const TASKS: usize = 120;
+    let ann = scope("ann");
+    for number in 0..TASKS {
+        let context = format!("c-{}", number % 2);
+        let mut writer = Writer::create(&store, &ann, &format!("t-{number:03}"), &context, 1).await;
+        let state = if number % 4 < 2 { TaskState::Completed } else { TaskState::Failed };
+        writer.status(state, 1_000 + number as i64).await;
+    }
+    let contexts = [None, Some(context("c-0"))];
+    let states = [None, Some(TaskState::Completed)];
+    for context_id in &contexts {
+        for state in states {
+            for since in [None, Some(at(1)), Some(at(1_020)), Some(at(1_110))] {
+                for max_counted in [None, Some(TASKS), Some(20)] {
+                    let query = TaskQuery {
+                        context_id: context_id.clone(),
+                        state,
+                        since,
+                        limit: 1,
+                        count: true,
+                        max_counted,
+                        ..TaskQuery::default()
+                    };
+                    let matches = |number: &usize| {
+                        (context_id.is_none() || number.is_multiple_of(2))
+                            && (state.is_none() || number % 4 < 2)
+                            && since.is_none_or(|since| at(1_000 + *number as i64) >= since)
+                    };
+                    let wanted = (0..TASKS).filter(matches).count();
+                    let found = page(&*store, &ann, &query).await;
+                    let total = found.total.unwrap_or_default();
+                    if found.is_estimate {
+                        assert!(max_counted == Some(20) && wanted >= 20, "{query:?}");
+                        assert!(
+                            total * 5 >= wanted * 4 && total * 4 <= wanted * 5,
+                            "{total} of {wanted} {query:?}"
+                        );
+                    } else {
+                        assert_eq!(total, wanted, "{query:?}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -47,7 +47,7 @@ impl MemoryInner {
         let (found, mut room) = (page.len(), PageBytes::of(query));
         let read = page.into_iter().take(query.limit).map(|(_, stored)| stored.task(query.shown()));
         let tasks: Vec<Task> = read.take_while(|task| room.takes(size::task(task))).collect();
-        TaskPage { more: found > tasks.len(), tasks, total }
+        TaskPage { more: found > tasks.len(), tasks, total, is_estimate: false }
     }
 
     /// The unsettled tasks that match; the cursor is ignored. They are few: they are scanned, and merged with

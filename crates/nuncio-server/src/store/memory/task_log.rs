@@ -7,9 +7,9 @@ use nuncio_protocol::{Event, Message, Seq, Task, TaskId, Timestamp};
 
 use super::{MemoryInner, MemoryStore, footprint};
 use crate::store::{
-    Commit, IdempotencyKey, IdempotentAnswer, Links, MAX_CHILDREN, Moved, Orphan, Outcome, Projection, Prune,
-    Refused, Reservation, Scope, StoreError, StoredEvent, StoredTask, TaskLog, TaskPage, TaskQuery,
-    TurnChange,
+    Commit, HandIn, IdempotencyKey, IdempotentAnswer, Links, MAX_CHILDREN, Moved, Orphan, Outcome,
+    Projection, Prune, Refused, Reservation, Scope, StoreError, StoredEvent, StoredTask, TaskLog, TaskPage,
+    TaskQuery, TurnChange, WaitingQuery, WaitingTurn,
 };
 
 #[async_trait]
@@ -129,6 +129,19 @@ impl TaskLog for MemoryStore {
         change: TurnChange,
     ) -> Result<Result<(), Refused>, StoreError> {
         Ok(self.lock().update_turn(self.me, scope, id, change))
+    }
+
+    async fn hand_in(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        handed: HandIn,
+    ) -> Result<Result<(), Refused>, StoreError> {
+        Ok(self.lock().hand_in(self.me, scope, id, handed))
+    }
+
+    async fn waiting_turns(&self, query: &WaitingQuery) -> Result<Vec<WaitingTurn>, StoreError> {
+        Ok(self.lock().waiting_turns(self.me, query))
     }
 
     async fn adopt(&self, agent: &str, limit: usize) -> Result<Vec<Orphan>, StoreError> {

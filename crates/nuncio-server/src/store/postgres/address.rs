@@ -7,7 +7,8 @@
 //! | `require` | always | any, or one issued by `sslrootcert` if that is set |
 //! | `verify-full` | always | issued by `sslrootcert` or the system's roots, for this host name |
 //!
-//! `signals=off` stops LISTEN and NOTIFY, for a proxy that drops notifications.
+//! `signals=off` stops LISTEN and NOTIFY, for a proxy that drops notifications. `commits=4` keeps four commits
+//! under way at a time, for a database that is far away.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -26,6 +27,7 @@ use rustls::{
 use tokio_postgres::config::{Config, Host, SslMode, TargetSessionAttrs};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::MAX_COMMITS;
 use crate::store::OpenError;
 
 /// The timeout for opening a connection.
@@ -40,6 +42,8 @@ pub(super) struct Address {
     pub(super) place: String,
     /// False if the address switches signals off.
     pub(super) signals: bool,
+    /// The number of commits under way at a time, if the address sets it.
+    pub(super) commits: Option<usize>,
     /// `sslmode` and `sslrootcert`, for PostgreSQL's client programs.
     ssl: (String, Option<String>),
 }
@@ -85,11 +89,13 @@ impl Address {
         if path.matches('@').count() > 1 || path.contains('@') != authority.contains('@') {
             return Err(invalid("has an @ or / in its user or password; write %40 or %2F"));
         }
-        let (mut mode, mut roots, mut signals, mut others) = ("prefer", None, "on", Vec::new());
+        let (mut mode, mut roots, mut signals, mut commits, mut others) =
+            ("prefer", None, "on", None, Vec::new());
         for option in query.split('&').filter(|option| !option.is_empty()) {
             match option.split_once('=') {
                 Some(("sslmode", value)) => mode = value,
                 Some(("signals", value)) => signals = value,
+                Some(("commits", value)) => commits = Some(value),
                 Some(("sslrootcert", value)) => roots = Some(value.replace("%2F", "/")),
                 _ => others.push(option),
             }
@@ -98,6 +104,14 @@ impl Address {
             "on" => true,
             "off" => false,
             _ => return Err(invalid("has unknown signals; use on or off")),
+        };
+        let commits = match commits.map(|value| value.parse().ok().filter(|n| (1..=MAX_COMMITS).contains(n)))
+        {
+            Some(None) => {
+                return Err(invalid(&format!("has an unknown number of commits; use 1 to {MAX_COMMITS}")));
+            }
+            Some(commits) => commits,
+            None => None,
         };
         let ssl = (mode.to_owned(), roots.clone());
         let plain = format!("postgres://{path}?{}", others.join("&"));
@@ -126,7 +140,7 @@ impl Address {
             config.application_name("nuncio");
         }
         let tls = MakeRustlsConnect::new(trust.into_config()?);
-        Ok(Self { place: place(&config), config, tls, signals, ssl })
+        Ok(Self { place: place(&config), config, tls, signals, commits, ssl })
     }
 }
 
@@ -241,6 +255,15 @@ mod tests {
     }
 
     #[test]
+    fn the_number_of_commits_is_set_by_the_address() {
+        for (url, commits) in
+            [("postgres://db/tasks", None), ("postgres://db/tasks?commits=8&sslmode=disable", Some(8))]
+        {
+            assert_eq!(Address::parse(url).unwrap().commits, commits, "{url}");
+        }
+    }
+
+    #[test]
     fn what_is_wrong_with_a_url_is_said_without_its_password() {
         for (url, why) in [
             ("mysql://ann:s3cret@db", "begin with postgres://"),
@@ -249,6 +272,9 @@ mod tests {
             ("postgres://ann:s3cret@db:port/tasks", "port"),
             ("postgres://ann:s3cret@db/tasks?colour=red", "colour"),
             ("postgres://ann:s3cret@db/tasks?sslmode=maybe", "sslmode"),
+            ("postgres://ann:s3cret@db/tasks?commits=0", "use 1 to 16"),
+            ("postgres://ann:s3cret@db/tasks?commits=17", "use 1 to 16"),
+            ("postgres://ann:s3cret@db/tasks?commits=many", "use 1 to 16"),
             ("postgres://ann:s3cret@db/tasks?sslmode=verify-full&sslrootcert=%2Fnone", "sslrootcert /none"),
         ] {
             let error = Address::parse(url).unwrap_err();

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use tokio_postgres::types::ToSql;
+use uuid::Uuid;
 
 use super::{
     PostgresStore,
@@ -14,7 +15,7 @@ use super::{
     read::{self, Told},
 };
 use crate::store::{
-    PageBytes, Scope, StoreError, TaskPage, TaskQuery,
+    CountedTasks, PageBytes, Scope, StoreError, TaskPage, TaskQuery,
     codec::{Blobs, Digest, Draft, millis_from, state_code},
 };
 
@@ -70,12 +71,40 @@ const FITS: usize = 11;
 const TOTAL: &str = "SELECT coalesce(sum(n), 0)::bigint FROM counters WHERE scope = $1";
 const TOTAL_BY_STATE: &str =
     "SELECT coalesce(sum(n), 0)::bigint FROM counters WHERE scope = $1 AND state = $2";
-const COUNT: &str = "SELECT count(*) FROM tasks WHERE scope = $1 AND status_at >= $2";
-const COUNT_BY_STATE: &str = "SELECT count(*) FROM tasks WHERE scope = $1 AND status_at >= $2 AND state = $3";
-const COUNT_BY_CONTEXT: &str =
-    "SELECT count(*) FROM tasks WHERE scope = $1 AND status_at >= $2 AND context_id = $3";
-const COUNT_BY_BOTH: &str =
-    "SELECT count(*) FROM tasks WHERE scope = $1 AND status_at >= $2 AND context_id = $3 AND state = $4";
+/// Counts the newest tasks of a range of an index. Parameters: scope, since when, how many; then the values of
+/// the range and of the condition that the index cannot answer.
+macro_rules! count {
+    ($range:literal, $matches:literal) => {
+        concat!(
+            "SELECT count(*), count(*) FILTER (WHERE matches), max(status_at), min(status_at) FROM (",
+            "SELECT status_at, ",
+            $matches,
+            " AS matches FROM tasks WHERE scope = $1 AND status_at >= $2 ",
+            $range,
+            " ORDER BY status_at DESC, id DESC LIMIT $3) newest"
+        )
+    };
+}
+
+const COUNT: &str = count!("", "true");
+const COUNT_BY_STATE: &str = count!("AND state = $4", "true");
+const COUNT_BY_CONTEXT: &str = count!("AND context_id = $4", "true");
+const COUNT_BY_BOTH: &str = count!("AND context_id = $4", "state = $5");
+
+/// The time of the oldest task of a range.
+macro_rules! first {
+    ($range:literal) => {
+        concat!(
+            "SELECT status_at FROM tasks WHERE scope = $1 AND status_at >= $2 ",
+            $range,
+            " ORDER BY status_at, id LIMIT 1"
+        )
+    };
+}
+
+const FIRST: &str = first!("");
+const FIRST_BY_STATE: &str = first!("AND state = $3");
+const FIRST_BY_CONTEXT: &str = first!("AND context_id = $3");
 
 pub(super) async fn tasks(
     store: &PostgresStore,
@@ -97,7 +126,8 @@ async fn list(link: &Link, scope: &Scope, query: &TaskQuery) -> Result<TaskPage,
     let (blobs, none) = (read::blobs(link, &wanted).await?, Blobs::new());
     let finish = |(id, draft): (&str, Draft)| draft.finish(blobs.get(id).unwrap_or(&none));
     let tasks: Vec<_> = drafts.into_iter().map(finish).collect::<Result<_, _>>()?;
-    Ok(TaskPage { more: found > tasks.len(), tasks, total })
+    let (total, is_estimate) = total.map_or((None, false), |(total, estimate)| (Some(total), estimate));
+    Ok(TaskPage { more: found > tasks.len(), tasks, total, is_estimate })
 }
 
 fn wants<'a>((id, draft): &(&'a str, Draft)) -> Vec<(&'a str, Digest)> {
@@ -148,31 +178,63 @@ async fn page(link: &Link, scope: &Scope, query: &TaskQuery) -> Result<Vec<Told>
     Ok(link.query(sql, &params).await?.into_iter().map(Told).collect())
 }
 
-/// Counts by the counters where possible, otherwise by an index.
-async fn total(link: &Link, scope: &Scope, query: &TaskQuery) -> Result<Option<usize>, StoreError> {
+/// Counts by the counters where possible, otherwise by an index. True if the number is an estimate.
+async fn total(link: &Link, scope: &Scope, query: &TaskQuery) -> Result<Option<(usize, bool)>, StoreError> {
     if !query.count {
         return Ok(None);
     }
     let scope = scope_id(scope);
-    let since = query.since.map(millis_from);
-    let from = since.unwrap_or(i64::MIN);
     let state = query.state.map(state_code);
-    let context = query.context_id.as_ref().map(|context| text(context.as_str()));
-    let sql = match (&context, state, since) {
-        (None, None, None) => TOTAL,
-        (None, Some(_), None) => TOTAL_BY_STATE,
-        (None, None, Some(_)) => COUNT,
-        (None, Some(_), Some(_)) => COUNT_BY_STATE,
-        (Some(_), None, _) => COUNT_BY_CONTEXT,
-        (Some(_), Some(_), _) => COUNT_BY_BOTH,
-    };
-    let mut params: Vec<&(dyn ToSql + Sync)> = vec![&scope];
-    if since.is_some() || context.is_some() {
-        params.push(&from);
+    if query.context_id.is_none() && query.since.is_none() {
+        return Ok(Some((count_all(link, scope, state).await?, false)));
     }
-    params.extend(context.as_ref().map(|context| context as &(dyn ToSql + Sync)));
-    params.extend(state.as_ref().map(|state| state as &(dyn ToSql + Sync)));
-    let row = link.query_opt(sql, &params).await?;
+    let since = query.since.map_or(i64::MIN, millis_from);
+    let context = query.context_id.as_ref().map(|context| text(context.as_str()));
+    let most = query.max_counted.unwrap_or(usize::MAX);
+    let limit = i64::try_from(most.saturating_add(1)).unwrap_or(i64::MAX);
+    let mut range: Vec<&(dyn ToSql + Sync)> = Vec::new();
+    let (sql, first) = match (&context, &state) {
+        (None, None) => (COUNT, FIRST),
+        (None, Some(state)) => {
+            range.push(state);
+            (COUNT_BY_STATE, FIRST_BY_STATE)
+        }
+        (Some(context), state) => {
+            range.push(context);
+            (if state.is_some() { COUNT_BY_BOTH } else { COUNT_BY_CONTEXT }, FIRST_BY_CONTEXT)
+        }
+    };
+    let mut params: Vec<&(dyn ToSql + Sync)> = vec![&scope, &since, &limit];
+    params.extend(&range);
+    if let (Some(_), Some(state)) = (&context, &state) {
+        params.push(state);
+    }
+    let Some(row) = link.query_opt(sql, &params).await? else { return Ok(Some((0, false))) };
+    let number = |column| usize::try_from(row.get::<_, i64>(column)).unwrap_or_default();
+    let time = |column| row.get::<_, Option<i64>>(column).unwrap_or_default();
+    let counted = CountedTasks { looked: number(0), matches: number(1), newest: time(2), oldest: time(3) };
+    if counted.looked <= most {
+        return Ok(Some((counted.matches, false)));
+    }
+    let all = count_all(link, scope, state).await?;
+    // Of a context only the range is known.
+    let from = if context.is_some() { since } else { i64::MIN };
+    let mut params: Vec<&(dyn ToSql + Sync)> = vec![&scope, &from];
+    params.extend(&range);
+    let first = link.query_opt(first, &params).await?.map_or(0, |row| row.get(0));
+    let total = match context {
+        Some(_) => counted.of_range(all, first),
+        None => counted.of_all(all, first, since),
+    };
+    Ok(Some((total, true)))
+}
+
+/// The number of all tasks of a scope, or of those in a state.
+async fn count_all(link: &Link, scope: Uuid, state: Option<i16>) -> Result<usize, StoreError> {
+    let row = match &state {
+        None => link.query_opt(TOTAL, &[&scope]).await?,
+        Some(state) => link.query_opt(TOTAL_BY_STATE, &[&scope, state]).await?,
+    };
     let total: i64 = row.map_or(0, |row| row.get(0));
-    Ok(Some(usize::try_from(total).unwrap_or_default()))
+    Ok(usize::try_from(total).unwrap_or_default())
 }

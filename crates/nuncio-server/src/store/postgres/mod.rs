@@ -1,7 +1,7 @@
 //! The PostgreSQL store, which any number of hubs can share.
 //!
 //! ```text
-//! commit ─► queue ─► one writer ─► one connection; a batch is one transaction
+//! commit ─► queue ─► one writer ─► one connection; a batch is one transaction (`?commits=4`: four of them)
 //! reads ───────────► two connections, pipelined
 //! lists, counts ───► a pool of four, one query per connection; a pool of two for operators
 //! put_records ─► queue ─► one connection; queued records are one statement
@@ -15,6 +15,7 @@ mod address;
 mod columns;
 mod deliveries;
 mod forget;
+mod handed;
 mod judge;
 mod lease;
 mod link;
@@ -54,7 +55,7 @@ use self::{
     owner::{Doubt, Heart},
     pool::Pool,
     signals::PgSignals,
-    write::{BatchJob, BatchWriter},
+    write::{BatchJob, BatchWriter, WriterState},
 };
 use super::{Durability, OpenError, Signals, Store, StoreError, Topic, codec::DEFAULT_LARGE};
 
@@ -73,6 +74,9 @@ pub struct PostgresOptions {
     /// Sends and receives signals by LISTEN and NOTIFY. Off behind a proxy that drops notifications: other
     /// owners are then polled.
     pub signals: bool,
+    /// The number of commits under way at a time, for a database that is far away. The database still carries
+    /// out those of one owner one after the other.
+    pub commits: usize,
     /// The interval of this owner's heartbeat.
     pub beat: Duration,
     /// The time without a heartbeat after which an owner counts as stopped.
@@ -87,6 +91,7 @@ impl Default for PostgresOptions {
             patience: Duration::from_secs(5),
             list_timeout: Duration::from_secs(5),
             signals: true,
+            commits: 1,
             beat: Duration::from_secs(1),
             lapse: Duration::from_secs(6),
         }
@@ -95,6 +100,9 @@ impl Default for PostgresOptions {
 
 /// The number of batches in the writer's queue; callers of `commit` wait while it is full.
 const QUEUE: usize = 64;
+
+/// The maximum of [`PostgresOptions::commits`], each of which has a connection.
+pub(super) const MAX_COMMITS: usize = 16;
 
 /// The number of connections for reads.
 const READERS: usize = 2;
@@ -115,6 +123,7 @@ pub struct PostgresStore {
     epoch: i64,
     lapse: Duration,
     queue: mpsc::Sender<BatchJob>,
+    commits: usize,
     records: mpsc::Sender<records::RecordsJob>,
     reservations: mpsc::Sender<reservations::ReservationJob>,
     readers: [Link; READERS],
@@ -146,7 +155,13 @@ impl PostgresStore {
         let pool = |connections| Pool::new(&address, options.durability, connections, options.list_timeout);
         let (signals, connection) = PgSignals::start(&address, epoch, options.signals && address.signals);
         let (queue, jobs) = mpsc::channel(QUEUE);
-        tokio::spawn(BatchWriter::new(link(options.patience), epoch, options.large).run(jobs));
+        let commits = address.commits.unwrap_or(options.commits).clamp(1, MAX_COMMITS);
+        let jobs = Arc::new(tokio::sync::Mutex::new(jobs));
+        let shared = WriterState::new(epoch, options.large, commits);
+        for _ in 0..commits {
+            let writer = BatchWriter::new(link(options.patience), Arc::clone(&shared));
+            tokio::spawn(writer.run(Arc::clone(&jobs)));
+        }
         let (records, puts) = mpsc::channel(QUEUE);
         tokio::spawn(records::keep(link(options.patience), puts));
         let (reservations, wanted) = mpsc::channel(QUEUE);
@@ -155,6 +170,7 @@ impl PostgresStore {
             epoch,
             lapse: options.lapse,
             queue,
+            commits,
             records,
             reservations,
             readers: std::array::from_fn(|_| link(options.patience)),
@@ -220,6 +236,10 @@ async fn open(address: &Address, patience: Duration, durability: Durability) -> 
 impl Store for PostgresStore {
     fn is_shared(&self) -> bool {
         true
+    }
+
+    fn concurrent_commits(&self) -> usize {
+        self.commits
     }
 
     fn signals(&self) -> Arc<dyn Signals> {

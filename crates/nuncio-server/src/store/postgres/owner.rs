@@ -24,7 +24,7 @@ use super::{
     read,
     signals::PgSignals,
 };
-use crate::store::{Orphan, Scope, StoreError, StoredTurn};
+use crate::store::{Orphan, Scope, StoreError, StoredTurn, Topic};
 
 /// Adds a new owner, alive. Owners that have tasks but no row are added as stopped: they wrote after their
 /// row was removed, and then stopped.
@@ -47,8 +47,8 @@ const LEAVE: &str = "UPDATE owners SET beat = '-infinity' WHERE epoch = $1";
 const GONE: &str = "SELECT epoch FROM owners o WHERE o.beat < now() - $1::bigint * interval '10 milliseconds'
   AND NOT EXISTS (SELECT FROM tasks t WHERE t.owner = o.epoch AND (t.busy OR t.pending > 0))";
 
-/// Whether there are other owners, and the agents with tasks or reservations of stopped ones. An owner without
-/// a row stopped long ago.
+/// Whether there are other owners, the agents with tasks or reservations of stopped ones, and the agents of our
+/// tasks at which a turn waits. An owner without a row stopped long ago.
 const LOOK: &str = "SELECT EXISTS (
       SELECT FROM owners WHERE epoch <> $1 AND beat >= now() - $2::bigint * interval '1 millisecond'),
     ARRAY(SELECT DISTINCT s.agent FROM (
@@ -57,7 +57,9 @@ const LOOK: &str = "SELECT EXISTS (
       UNION SELECT r.scope FROM reservations r WHERE NOT EXISTS (
         SELECT FROM owners o
         WHERE o.epoch = r.owner AND o.beat >= now() - $2::bigint * interval '1 millisecond')) left_behind
-      JOIN scopes s ON s.id = left_behind.scope)";
+      JOIN scopes s ON s.id = left_behind.scope),
+    ARRAY(SELECT DISTINCT s.agent FROM tasks t JOIN scopes s ON s.id = t.scope
+      WHERE t.owner = $1 AND t.pending > 0 AND (t.busy OR t.pending > 0))";
 
 /// Locks scopes before counters, in the order of `erase`, to avoid deadlocks.
 const LOCK_COUNTED: &str = "SELECT FROM scopes WHERE id IN (
@@ -176,7 +178,9 @@ async fn look(link: &Link, epoch: i64, lapse: Duration, signals: &PgSignals) -> 
     let Some(row) = link.query_opt(LOOK, &[&epoch, &millis(lapse)]).await? else { return Ok(()) };
     signals.set_others(row.get(0));
     let agents: Vec<&str> = row.get(1);
-    signals.orphaned(agents.into_iter().map(|agent| plain(agent).into()));
+    signals.tell_agents(Topic::Orphans, &agents);
+    let agents: Vec<&str> = row.get(2);
+    signals.tell_agents(Topic::Turns, &agents);
     Ok(())
 }
 

@@ -26,7 +26,7 @@ use tokio::{
 use tokio_postgres::{AsyncMessage, Client, Notification};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::address::Address;
+use super::{address::Address, names::plain};
 use crate::store::{
     StoreError,
     signals::{NET_INTERVAL, Signals, Subscription, Switchboard, Topic},
@@ -96,9 +96,9 @@ impl PgSignals {
         self.has_others.store(others && self.is_on, Ordering::Relaxed);
     }
 
-    /// Tells the subscribers of this process about agents with orphaned tasks.
-    pub(super) fn orphaned(&self, agents: impl Iterator<Item = Arc<str>>) {
-        agents.for_each(|agent| self.board.tell(&Topic::Orphans(agent), ""));
+    /// Tells the subscribers of this process what the heartbeat has found at these agents.
+    pub(super) fn tell_agents(&self, topic: fn(Arc<str>) -> Topic, agents: &[&str]) {
+        agents.iter().for_each(|agent| self.board.tell(&topic(plain(agent).into()), ""));
     }
 
     fn heard(&self, payload: &Payload) {
@@ -128,8 +128,8 @@ impl Signals for PgSignals {
 
     fn subscribe(&self, topic: Topic) -> Subscription {
         let net = match topic {
-            // The heartbeat looks for orphans, once for all agents.
-            Topic::Orphans(_) => None,
+            // The heartbeat looks for orphans and for turns, once for all agents.
+            Topic::Orphans(_) | Topic::Turns(_) => None,
             Topic::Tasks(_) | Topic::Deliveries | Topic::Records(_) => {
                 Some(if self.is_on { NET_INTERVAL } else { crate::store::POLL_INTERVAL })
             }
@@ -265,7 +265,9 @@ fn payloads(from: i64, all: HashMap<Topic, HashSet<String>>) -> Vec<Payload> {
     let mut bytes = 0;
     for (topic, keys) in all {
         let name = match &topic {
-            Topic::Tasks(name) | Topic::Orphans(name) | Topic::Records(name) => name.len(),
+            Topic::Tasks(name) | Topic::Turns(name) | Topic::Orphans(name) | Topic::Records(name) => {
+                name.len()
+            }
             Topic::Deliveries => 0,
         };
         if name > MAX_KEY || keys.iter().any(|key| key.len() > MAX_KEY) {

@@ -6,11 +6,13 @@ use async_trait::async_trait;
 use nuncio_protocol::{Message, Seq, Task, TaskId, Timestamp};
 use tokio::sync::oneshot;
 
-use super::{PostgresStore, forget, link::persist, list, owner, read, reservations, single, write::BatchJob};
+use super::{
+    PostgresStore, forget, handed, link::persist, list, owner, read, reservations, single, write::BatchJob,
+};
 use crate::store::{
-    Commit, IdempotencyKey, IdempotentAnswer, Links, Moved, Orphan, Projection, Prune, Refused, Reservation,
-    Scope, Signals as _, StoreError, StoredEvent, StoredTask, TaskLog, TaskPage, TaskQuery, Topic,
-    TurnChange,
+    Commit, HandIn, IdempotencyKey, IdempotentAnswer, Links, Moved, Orphan, Projection, Prune, Refused,
+    Reservation, Scope, Signals as _, StoreError, StoredEvent, StoredTask, TaskLog, TaskPage, TaskQuery,
+    Topic, TurnChange, WaitingQuery, WaitingTurn,
 };
 
 impl PostgresStore {
@@ -110,6 +112,23 @@ impl TaskLog for PostgresStore {
         change: TurnChange,
     ) -> Result<Result<(), Refused>, StoreError> {
         single::update_turn(self, scope, id, change).await
+    }
+
+    async fn hand_in(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        handed: HandIn,
+    ) -> Result<Result<(), Refused>, StoreError> {
+        let done = handed::hand_in(self, scope, id, &handed).await?;
+        if done.is_ok() {
+            self.signals.send(Topic::Turns(Arc::clone(&scope.agent)), id.as_str());
+        }
+        Ok(done)
+    }
+
+    async fn waiting_turns(&self, query: &WaitingQuery) -> Result<Vec<WaitingTurn>, StoreError> {
+        handed::waiting(self, query).await
     }
 
     async fn adopt(&self, agent: &str, limit: usize) -> Result<Vec<Orphan>, StoreError> {

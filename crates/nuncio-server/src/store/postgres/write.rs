@@ -5,16 +5,24 @@
 //! slow path    BEGIN, lock and read, check each write, write the accepted ones, COMMIT
 //! ```
 //! The fast path assumes that nothing is refused, and fails as a whole otherwise.
+//!
+//! Several writers serve a database that is far away. Each has its own connection, so that what is under way to the
+//! database and back overlaps. The database carries out their transactions one after the other ([`IN_TURN`]):
+//! otherwise they would wait for each other's counters, in any order.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
 
 use nuncio_protocol::{Seq, TaskId};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::error::SqlState;
 use uuid::Uuid;
 
 use super::{
-    columns::{Ready, Step, answers, name_scopes, pipeline, records, steps},
+    columns::{Param, Ready, Step, answers, name_scopes, pipeline, records, step, steps},
     judge::{Judge, Judged},
     link::{ATTEMPTS, Link, code, were_others},
     owed, reservations,
@@ -42,33 +50,77 @@ const MAX_BYTES: usize = 64 << 20;
 /// The maximum number of scopes and tasks in the writer's caches; full caches are cleared.
 const MAX_CACHED: usize = 100_000;
 
+/// Waits until no other writer of this owner is in a transaction.
+const IN_TURN: &str = "SELECT pg_advisory_xact_lock($1)";
+
+/// Begins the numbers of [`IN_TURN`]; it has no meaning.
+const IN_TURN_CLASS: i64 = 2_602_002 << 32;
+
 /// Writes batches.
 pub(super) struct BatchWriter {
     link: Link,
+    shared: Arc<WriterState>,
+}
+
+/// The state of all writers of an owner.
+pub(super) struct WriterState {
     me: i64,
     /// The size in bytes above which content is stored beside the log.
     large: usize,
+    /// True if there are several writers.
+    in_turn: bool,
+    caches: Mutex<Caches>,
+}
+
+#[derive(Default)]
+struct Caches {
     /// Scopes known to be in the database; another hub may have erased them since.
     named: HashSet<Uuid>,
     /// The entry of the last stored snapshot of a task.
     snapshots: HashMap<TaskId, Seq>,
 }
 
+impl WriterState {
+    pub(super) fn new(me: i64, large: usize, writers: usize) -> Arc<Self> {
+        Arc::new(Self { me, large, in_turn: writers > 1, caches: Mutex::default() })
+    }
+
+    fn caches(&self) -> MutexGuard<'_, Caches> {
+        self.caches.lock()
+    }
+
+    /// The statement that comes first in each transaction.
+    fn turn<'a>(&self) -> Option<Step<'a>> {
+        self.in_turn.then(|| step!(IN_TURN, IN_TURN_CLASS | (self.me & 0xffff_ffff)))
+    }
+}
+
+/// The next jobs, to be one transaction; none if all senders are dropped.
+async fn next_jobs(queue: &tokio::sync::Mutex<mpsc::Receiver<BatchJob>>) -> Vec<BatchJob> {
+    let mut queue = queue.lock().await;
+    let mut jobs: Vec<BatchJob> = queue.recv().await.into_iter().collect();
+    let mut entries: usize = jobs.iter().map(|job| job.batch.len()).sum();
+    while !jobs.is_empty()
+        && entries < MAX_ENTRIES
+        && let Ok(job) = queue.try_recv()
+    {
+        entries += job.batch.len();
+        jobs.push(job);
+    }
+    jobs
+}
+
 impl BatchWriter {
-    pub(super) fn new(link: Link, me: i64, large: usize) -> Self {
-        Self { link, me, large, named: HashSet::new(), snapshots: HashMap::new() }
+    pub(super) fn new(link: Link, shared: Arc<WriterState>) -> Self {
+        Self { link, shared }
     }
 
     /// Writes until all senders are dropped.
-    pub(super) async fn run(mut self, mut queue: mpsc::Receiver<BatchJob>) {
-        while let Some(first) = queue.recv().await {
-            let mut jobs = vec![first];
-            let mut entries = jobs[0].batch.len();
-            while entries < MAX_ENTRIES
-                && let Ok(job) = queue.try_recv()
-            {
-                entries += job.batch.len();
-                jobs.push(job);
+    pub(super) async fn run(mut self, queue: Arc<tokio::sync::Mutex<mpsc::Receiver<BatchJob>>>) {
+        loop {
+            let jobs = next_jobs(&queue).await;
+            if jobs.is_empty() {
+                return;
             }
             let lengths: Vec<usize> = jobs.iter().map(|job| job.batch.len()).collect();
             let (batches, tell): (Vec<_>, Vec<_>) = jobs.into_iter().map(|job| (job.batch, job.done)).unzip();
@@ -80,7 +132,7 @@ impl BatchWriter {
     async fn commit(&mut self, batch: Vec<Commit>) -> BatchResults {
         let entries = batch.len();
         let mut writes: Vec<Ready> =
-            coalesce(batch, self.large).into_iter().map(|write| self.ready(write)).collect();
+            coalesce(batch, self.shared.large).into_iter().map(|write| self.ready(write)).collect();
         if self.together(&writes).await? {
             writes.iter().for_each(|write| self.remember(write));
             return Ok(vec![Ok(()); entries]);
@@ -104,7 +156,7 @@ impl BatchWriter {
     }
 
     fn ready(&self, mut write: TaskWrite) -> Ready {
-        let kept = self.snapshots.get(&write.id).copied().unwrap_or(Seq::ZERO);
+        let kept = self.shared.caches().snapshots.get(&write.id).copied().unwrap_or(Seq::ZERO);
         let snapshot = write.due_snapshot(kept);
         Ready { write, snapshot }
     }
@@ -118,7 +170,7 @@ impl BatchWriter {
                 Ok(()) => return Ok(true),
                 Err(error) => match Obstacle::of(&error) {
                     Some(Obstacle::Refusal) => return Ok(false),
-                    Some(Obstacle::Erased) => self.named.clear(),
+                    Some(Obstacle::Erased) => self.shared.caches().named.clear(),
                     Some(Obstacle::Others) => {}
                     None => return Err(error),
                 },
@@ -131,9 +183,11 @@ impl BatchWriter {
     /// transaction: nothing is written.
     async fn one_by_one(&mut self, writes: Vec<Ready>) -> Result<(Vec<Judged>, bool), StoreError> {
         // A cached scope that was erased would make it fail for certain.
-        self.named.clear();
+        self.shared.caches().named.clear();
         let mut transaction = self.link.begin().await?;
-        let judge = Judge::look(&transaction.session, &writes, self.me).await?;
+        let turn: Vec<Step<'_>> = self.shared.turn().into_iter().collect();
+        pipeline(&transaction.session, None, &turn, None).await?;
+        let judge = Judge::look(&transaction.session, &writes, self.shared.me).await?;
         let judged = judge.judge(writes, |write| self.ready(write));
         let accepted = judged.iter().filter(|(verdict, _)| verdict.is_ok()).map(|(_, write)| write);
         let steps = self.all_steps(&accepted.collect::<Vec<_>>());
@@ -149,20 +203,22 @@ impl BatchWriter {
 
     /// The statements of a whole batch.
     fn all_steps<'a>(&self, writes: &[&'a Ready]) -> Vec<Step<'a>> {
-        let mut all = Vec::new();
+        let mut all: Vec<Step<'a>> = self.shared.turn().into_iter().collect();
+        let me = self.shared.me;
         let creating = writes.iter().filter(|write| write.creates());
-        let scopes: BTreeMap<Uuid, &Scope> = creating
-            .map(|write| (write.scope(), &*write.write.scope))
-            .filter(|(id, _)| !self.named.contains(id))
-            .collect();
+        let scopes: BTreeMap<Uuid, &Scope> = {
+            let named = &self.shared.caches().named;
+            let scopes = creating.map(|write| (write.scope(), &*write.write.scope));
+            scopes.filter(|(id, _)| !named.contains(id)).collect()
+        };
         if !scopes.is_empty() {
             all.push(name_scopes(&scopes));
         }
         for wave in waves(writes) {
-            all.extend(steps(&wave, self.me));
+            all.extend(steps(&wave, me));
         }
         all.extend(owed::steps(writes));
-        all.extend(reservations::end(writes, self.me));
+        all.extend(reservations::end(writes, me));
         all.extend(answers(writes));
         all.extend(records(writes));
         all
@@ -170,20 +226,21 @@ impl BatchWriter {
 
     /// Updates the caches for the next batch.
     fn remember(&mut self, written: &Ready) {
-        if self.named.len() > MAX_CACHED {
-            self.named.clear();
+        let mut caches = self.shared.caches();
+        if caches.named.len() > MAX_CACHED {
+            caches.named.clear();
         }
-        if self.snapshots.len() > MAX_CACHED {
-            self.snapshots.clear();
+        if caches.snapshots.len() > MAX_CACHED {
+            caches.snapshots.clear();
         }
         if written.creates() {
-            self.named.insert(written.scope());
+            caches.named.insert(written.scope());
         }
         let Ready { write, snapshot } = written;
         if write.status.is_some_and(|(state, _)| state.is_terminal()) {
-            self.snapshots.remove(&write.id);
+            caches.snapshots.remove(&write.id);
         } else if let Some(snapshot) = snapshot {
-            self.snapshots.insert(write.id.clone(), snapshot.seq);
+            caches.snapshots.insert(write.id.clone(), snapshot.seq);
         }
     }
 }

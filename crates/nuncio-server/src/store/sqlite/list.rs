@@ -1,10 +1,11 @@
 //! Lists of tasks: newest status first, by the index that suits the filters.
 
-use rusqlite::{Connection, OptionalExtension as _, ToSql, params};
+use nuncio_protocol::TaskState;
+use rusqlite::{Connection, OptionalExtension as _, ToSql, params, params_from_iter};
 
 use super::read;
 use crate::store::{
-    Keyset, PageBytes, Scope, StoreError, TaskPage, TaskQuery,
+    CountedTasks, Keyset, PageBytes, Scope, StoreError, TaskPage, TaskQuery,
     codec::{millis_from, state_code},
 };
 
@@ -45,7 +46,7 @@ pub(super) fn tasks(db: &Connection, scope: &Scope, query: &TaskQuery) -> Result
     let scope: i64 = row.get(0)?;
     let total = if query.count { Some(count(db, scope, query)?) } else { None };
     let mut page = page(db, scope, query)?;
-    page.total = total;
+    (page.total, page.is_estimate) = total.map_or((None, false), |(total, estimate)| (Some(total), estimate));
     Ok(page)
 }
 
@@ -93,7 +94,7 @@ fn page(db: &Connection, scope: i64, query: &TaskQuery) -> Result<TaskPage, Stor
          ORDER BY status_at DESC, id DESC LIMIT ?",
         filter.text
     ))?;
-    let mut rows = select.query(rusqlite::params_from_iter(filter.values()))?;
+    let mut rows = select.query(params_from_iter(filter.values()))?;
     let (mut page, mut room) = (TaskPage::default(), PageBytes::of(query));
     while let Some(row) = rows.next()? {
         if page.tasks.len() == query.limit {
@@ -119,25 +120,74 @@ fn page(db: &Connection, scope: i64, query: &TaskQuery) -> Result<TaskPage, Stor
     Ok(page)
 }
 
-/// Counts all matches, by the counters where possible, otherwise by the index.
-fn count(db: &Connection, scope: i64, query: &TaskQuery) -> Result<usize, StoreError> {
-    let total: Option<i64> = match (&query.context_id, query.since, query.state) {
-        (None, None, None) => {
+/// Counts all matches, by the counters where possible, otherwise by the index. True if the number is an estimate.
+fn count(db: &Connection, scope: i64, query: &TaskQuery) -> Result<(usize, bool), StoreError> {
+    if query.context_id.is_none() && query.since.is_none() {
+        return Ok((count_all(db, scope, query.state)?, false));
+    }
+    // The range of the index, without the condition that it cannot answer.
+    let ranged = match query.context_id {
+        Some(_) => TaskQuery { state: None, ..query.clone() },
+        None => query.clone(),
+    };
+    let (index, range) = filter(scope, &ranged);
+    let matches = match query.state.filter(|_| query.context_id.is_some()) {
+        Some(state) => format!("state = {}", state_code(state)),
+        None => "TRUE".to_owned(),
+    };
+    let most = query.max_counted.unwrap_or(usize::MAX);
+    let limit = i64::try_from(most.saturating_add(1)).unwrap_or(i64::MAX);
+    let count = format!(
+        "SELECT count(*), count(*) FILTER (WHERE matches), max(status_at), min(status_at)
+         FROM (SELECT status_at, {matches} AS matches FROM tasks INDEXED BY {index} WHERE TRUE {}
+               ORDER BY status_at DESC, id DESC LIMIT {limit})",
+        range.text
+    );
+    let counted = db.prepare_cached(&count)?.query_row(params_from_iter(range.values()), |row| {
+        let number =
+            |column| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(column)?.unwrap_or_default());
+        Ok(CountedTasks {
+            looked: usize::try_from(number(0)?).unwrap_or_default(),
+            matches: usize::try_from(number(1)?).unwrap_or_default(),
+            newest: number(2)?,
+            oldest: number(3)?,
+        })
+    })?;
+    if counted.looked <= most {
+        return Ok((counted.matches, false));
+    }
+    let all = count_all(db, scope, query.state)?;
+    let since = query.since.map_or(i64::MIN, millis_from);
+    if query.context_id.is_some() {
+        return Ok((counted.of_range(all, first(db, scope, &ranged)?), true));
+    }
+    let of_all = TaskQuery { since: None, ..ranged };
+    Ok((counted.of_all(all, first(db, scope, &of_all)?, since), true))
+}
+
+/// The number of all tasks of a scope, or of those in a state.
+fn count_all(db: &Connection, scope: i64, state: Option<TaskState>) -> Result<usize, StoreError> {
+    let total: Option<i64> = match state {
+        None => {
             let all = "SELECT sum(tasks) FROM counters WHERE scope = ?1";
             db.prepare_cached(all)?.query_row([scope], |row| row.get(0))?
         }
-        (None, None, Some(state)) => {
+        Some(state) => {
             let own = "SELECT tasks FROM counters WHERE scope = ?1 AND state = ?2";
             let mut own = db.prepare_cached(own)?;
             own.query_row(params![scope, state_code(state)], |row| row.get(0)).optional()?
         }
-        _ => {
-            let (index, filter) = filter(scope, query);
-            let text = &filter.text;
-            let count = format!("SELECT count(*) FROM tasks INDEXED BY {index} WHERE TRUE {text}");
-            let mut count = db.prepare_cached(&count)?;
-            count.query_row(rusqlite::params_from_iter(filter.values()), |row| row.get(0))?
-        }
     };
     Ok(total.and_then(|total| usize::try_from(total).ok()).unwrap_or(0))
+}
+
+/// The time of the oldest task of a range.
+fn first(db: &Connection, scope: i64, query: &TaskQuery) -> Result<i64, StoreError> {
+    let (index, filter) = filter(scope, query);
+    let find = format!(
+        "SELECT status_at FROM tasks INDEXED BY {index} WHERE TRUE {} ORDER BY status_at, id LIMIT 1",
+        filter.text
+    );
+    let found = db.prepare_cached(&find)?.query_row(params_from_iter(filter.values()), |row| row.get(0));
+    Ok(found.optional()?.unwrap_or_default())
 }

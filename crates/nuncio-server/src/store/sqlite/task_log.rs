@@ -5,14 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use nuncio_protocol::{Message, Seq, Task, TaskId, Timestamp};
 
-use super::{SqliteStore, bounded, list, read, reservations};
+use super::{SqliteStore, bounded, list, read, reservations, turns};
 use crate::{
     large_work::{self, LARGE},
     size,
     store::{
-        Commit, IdempotencyKey, IdempotentAnswer, Links, Moved, Orphan, Projection, Prune, Refused,
+        Commit, HandIn, IdempotencyKey, IdempotentAnswer, Links, Moved, Orphan, Projection, Prune, Refused,
         Reservation, Scope, StoreError, StoredEvent, StoredTask, TaskLog, TaskPage, TaskQuery, TurnChange,
-        codec,
+        WaitingQuery, WaitingTurn, codec,
     },
 };
 
@@ -116,6 +116,21 @@ impl TaskLog for SqliteStore {
     ) -> Result<Result<(), Refused>, StoreError> {
         let (scope, id) = (scope.clone(), id.clone());
         self.writer.shared(move |session| session.update_turn(&scope, &id, &change)).await
+    }
+
+    async fn hand_in(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        handed: HandIn,
+    ) -> Result<Result<(), Refused>, StoreError> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.writer.shared(move |session| session.hand_in(&scope, &id, &handed)).await
+    }
+
+    async fn waiting_turns(&self, query: &WaitingQuery) -> Result<Vec<WaitingTurn>, StoreError> {
+        let (me, query) = (self.me, query.clone());
+        self.readers.ask(move |db| turns::waiting(db, me, &query)).await
     }
 
     async fn adopt(&self, agent: &str, limit: usize) -> Result<Vec<Orphan>, StoreError> {

@@ -28,6 +28,8 @@ pub struct TaskQuery {
     pub history: Option<usize>,
     /// Also counts all matches.
     pub count: bool,
+    /// The number of tasks that are counted one by one; beyond it the total may be an estimate. `None`: no limit.
+    pub max_counted: Option<usize>,
 }
 
 impl TaskQuery {
@@ -107,4 +109,6 @@ pub struct TaskPage {
     pub more: bool,
     /// The number of all matches, if requested.
     pub total: Option<usize>,
+    /// True if the total is an estimate, because there are more than [`TaskQuery::max_counted`].
+    pub is_estimate: bool,
 }

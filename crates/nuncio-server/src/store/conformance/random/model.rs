@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use nuncio_protocol::{Event, Message, Seq, Task, TaskId, TaskState, Timestamp, fold};
 
 use crate::store::{
-    Commit, ErasureTarget, IdempotencyKey, Links, Prune, Pruned, Refused, Scope, StoredEvent, StoredTurn,
-    TaskQuery, TurnChange,
+    Commit, ErasureTarget, HandIn, IdempotencyKey, Links, Prune, Pruned, Refused, Scope, StoredEvent,
+    StoredTurn, TaskQuery, TurnChange,
 };
 
 #[derive(Debug, Default)]
@@ -168,6 +168,46 @@ impl Model {
             TurnChange::Drop(id) => known.turns.retain(|turn| turn.id != *id),
         }
         Ok(())
+    }
+
+    pub(super) fn hand_in(
+        &mut self,
+        me: usize,
+        scope: &Scope,
+        id: &TaskId,
+        handed: &HandIn,
+    ) -> Result<(), Refused> {
+        let answer = self.answer(scope, &handed.key.key);
+        let known = self.writable(me, scope, id, true)?;
+        match answer {
+            Some(answer) if answer == (handed.key.digest, id.to_string()) => return Ok(()),
+            Some(_) => return Err(Refused::KeyTaken),
+            None => {}
+        }
+        if known.state().is_terminal() {
+            return Err(Refused::Version(known.seq()));
+        }
+        if !known.is_held(me) {
+            return Err(Refused::NotHeld);
+        }
+        if known.turns.iter().filter(|turn| !turn.begun).count() >= handed.max_waiting {
+            return Err(Refused::Full);
+        }
+        known.keep(&handed.turn);
+        known.keys.push(handed.key.clone());
+        Ok(())
+    }
+
+    /// The turns that wait at tasks of this owner.
+    pub(super) fn waiting(&self, me: usize) -> Vec<(Arc<Scope>, TaskId, StoredTurn)> {
+        let mut own: Vec<_> = self.tasks.iter().filter(|known| known.owner == me).collect();
+        own.sort_by_key(|known| known.task.id.clone());
+        let waiting = |known: &&Known| {
+            let turns = known.turns.iter().filter(|turn| !turn.begun);
+            let turn = |turn: &StoredTurn| (Arc::clone(&known.scope), known.task.id.clone(), turn.clone());
+            turns.map(turn).collect::<Vec<_>>()
+        };
+        own.iter().flat_map(waiting).collect()
     }
 
     pub(super) fn put_reply(

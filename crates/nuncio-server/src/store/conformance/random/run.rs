@@ -7,11 +7,11 @@ use nuncio_protocol::{Seq, TaskId, TaskState};
 use super::{
     make::Run,
     model::FoundAnswer,
-    step::{CALLERS, RandomEntry, RandomFilter, RandomStep},
+    step::{CALLERS, RandomEntry, RandomFilter, RandomStep, RandomTurn},
 };
 use crate::store::{
-    AdminTaskQuery, ErasureTarget, Keyset, Orphan, Outcome, Projection, Prune, Pruned, Scope, Store,
-    StoreError, TaskQuery, TurnChange,
+    AdminTaskQuery, ErasureTarget, HandIn, Keyset, Orphan, Outcome, Projection, Prune, Pruned, Scope, Store,
+    StoreError, TaskQuery, TurnChange, WaitingQuery,
     conformance::{at, context},
 };
 
@@ -52,6 +52,11 @@ impl Run {
                 let id: Arc<str> = format!("{turn:06}").into();
                 let change = if *drop { TurnChange::Drop(id) } else { TurnChange::Begin(id) };
                 self.change(owner(handle), &self.id(*task), *foreign, change).await
+            }
+            RandomStep::HandIn { handle, task, foreign, key } => {
+                let turn = self.turn(&RandomTurn { again: None, begun: false });
+                let handed = HandIn { turn, key: self.key(*key), at: at(1), max_waiting: 3 };
+                self.hand_in(owner(handle), &self.id(*task), *foreign, handed).await
             }
             RandomStep::Reply { handle, caller, key, at: when } => {
                 let (scope, key) = (self.scope(*caller), self.key(*key));
@@ -106,6 +111,22 @@ impl Run {
         let wanted = self.model.turn(owner.0, &scope, id, &change);
         same(&change, &well(owner.1.update_turn(&scope, id, change.clone()).await)?, &wanted)?;
         self.read(owner, &scope, id, 0, 1).await
+    }
+
+    async fn hand_in(&mut self, owner: &StoreOwner, id: &TaskId, foreign: bool, handed: HandIn) -> Agreed {
+        let scope = self.scope_of(id, 0, foreign);
+        let wanted = self.model.hand_in(owner.0, &scope, id, &handed);
+        same(&handed, &well(owner.1.hand_in(&scope, id, handed.clone()).await)?, &wanted)?;
+        self.waiting(owner).await
+    }
+
+    /// Compares the turns that wait at tasks of this owner.
+    async fn waiting(&self, (me, store): &StoreOwner) -> Agreed {
+        let (agent, limit) = (Arc::from(&*self.agent), 1_000);
+        let query = WaitingQuery { agent, tasks: None, except: Vec::new(), limit };
+        let found = well(store.waiting_turns(&query).await)?;
+        let found: Vec<_> = found.into_iter().map(|found| (found.scope, found.task_id, found.turn)).collect();
+        same("waiting turns", &found, &self.model.waiting(*me))
     }
 
     async fn prune(&mut self, store: &dyn Store, what: Pruned, before: usize, limit: usize) -> Agreed {
@@ -175,6 +196,7 @@ impl Run {
             max_bytes: None,
             strict_bytes: false,
             count: true,
+            max_counted: None,
         };
         let (tasks, more, total) = self.model.list(scope, &query);
         let page = well(store.tasks(scope, &query).await)?;
@@ -196,6 +218,7 @@ impl Run {
     pub(super) async fn whole(&self, owners: &[StoreOwner]) -> Agreed {
         for owner in owners {
             self.survey(&*owner.1).await?;
+            self.waiting(owner).await?;
             for known in &self.model.tasks {
                 self.read(owner, &known.scope, &known.task.id, 0, 1_000).await?;
             }

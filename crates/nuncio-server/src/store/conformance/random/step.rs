@@ -15,6 +15,7 @@ pub(super) enum RandomStep {
     Commit { handle: usize, entries: Vec<RandomEntry> },
     Turn { handle: usize, task: usize, foreign: bool, turn: RandomTurn },
     Begin { handle: usize, task: usize, foreign: bool, turn: usize, drop: bool },
+    HandIn { handle: usize, task: usize, foreign: bool, key: usize },
     Reply { handle: usize, caller: usize, key: usize, at: usize },
     Adopt { handle: usize, limit: usize },
     Prune { handle: usize, state: Option<TaskState>, before: usize, limit: usize },
@@ -157,6 +158,7 @@ impl Dice<'_> {
             58..64 => {
                 RandomStep::Begin { handle, task, foreign, turn: self.below(20), drop: self.percent(30) }
             }
+            96..98 => RandomStep::HandIn { handle, task, foreign, key },
             64..69 => RandomStep::Reply { handle, caller, key, at: self.below(MOMENTS) },
             69..71 => RandomStep::Adopt { handle, limit },
             71..76 => RandomStep::Prune {

@@ -5,7 +5,7 @@ use nuncio_protocol::{Seq, TaskState};
 
 use super::*;
 use crate::store::{
-    Commit, Heard, Refused, TaskQuery, Topic,
+    Commit, HandIn, Heard, Refused, StoredTurn, TaskQuery, Topic, WaitingQuery,
     conformance::{Writer, at, commit_one, creation, events, key, opening, scope, stored},
 };
 
@@ -235,4 +235,63 @@ async fn orphans_are_signalled_to_their_agents() {
     one.close().await;
     orphans.next().await;
     assert_eq!(two.adopt("agent", 9).await.unwrap().len(), 1);
+}
+
+/// The owner hears of a turn that was handed in: by a signal, and without signals by its own heartbeat.
+#[tokio::test]
+async fn an_owner_hears_of_turns_that_were_handed_in() {
+    for signals in [true, false] {
+        let url = postgres::database().await;
+        let options = PostgresOptions { signals, beat: Duration::from_millis(100), ..options() };
+        let open = async || Arc::new(PostgresStore::connect(&url, options.clone()).await.unwrap());
+        let (mine, other) = (open().await, open().await);
+        let mut heard = mine.signals().subscribe(Topic::Turns("agent".into()));
+        Writer::create(&shared(&mine), &scope("ann"), "t-1", "c-1", 1).await;
+        let turn = StoredTurn { id: "1".into(), begun: false, body: "x".into() };
+        let handed = HandIn { turn: turn.clone(), key: key("k", 1), at: at(1), max_waiting: 1 };
+        other.hand_in(&scope("ann"), &"t-1".into(), handed).await.unwrap().unwrap();
+        let key = if signals { "t-1" } else { "" };
+        tokio::time::timeout(Duration::from_secs(60), heard.until(key)).await.expect("the owner hears of it");
+        let query = WaitingQuery { agent: "agent".into(), tasks: None, except: Vec::new(), limit: 9 };
+        let waiting = mine.waiting_turns(&query).await.unwrap();
+        assert_eq!(waiting.iter().map(|waiting| &waiting.turn).collect::<Vec<_>>(), [&turn]);
+    }
+}
+
+/// Several commits of one hub under way: no deadlock between their tasks and counters, and nothing is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_commits_of_one_hub_are_under_way() {
+    const WRITERS: usize = 12;
+    let url = postgres::database().await;
+    let store = connect(&format!("{url}?commits=4")).await;
+    assert_eq!(store.concurrent_commits(), 4);
+    let store = shared(&store);
+    let callers = ["ann", "bob", "eve"];
+    let writers = (0..WRITERS).map(|number| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move {
+            for round in 0..10 {
+                // Each changes the counters of two callers in one commit, in another order than its neighbour.
+                let names = [callers[(number + round) % 3], callers[(number + round + 1) % 3]];
+                let ids = names.map(|name| format!("t-{number}-{round}-{name}"));
+                let opens: Vec<Commit> =
+                    names.iter().zip(&ids).map(|(name, id)| opening(&scope(name), id, None)).collect();
+                assert_eq!(store.commit(opens).await.unwrap(), [Ok(()), Ok(())]);
+                let ends = names.iter().zip(&ids).map(|(name, id)| {
+                    let writer = Writer::open(&store, &scope(name), creation(id, "c-1", 1), Seq(1));
+                    writer.entry(writer.status_event(TaskState::Completed, 2))
+                });
+                assert_eq!(store.commit(ends.rev().collect()).await.unwrap(), [Ok(()), Ok(())]);
+            }
+        })
+    });
+    join_all(writers).await.into_iter().for_each(Result::unwrap);
+    let mut total = 0;
+    for name in callers {
+        let state = Some(TaskState::Completed);
+        let query = TaskQuery { limit: 1, count: true, state, ..TaskQuery::default() };
+        total += store.tasks(&scope(name), &query).await.unwrap().total.unwrap();
+    }
+    assert_eq!(total, WRITERS * 10 * 2);
+    assert_eq!(problems(&url).await, [""; 0]);
 }
