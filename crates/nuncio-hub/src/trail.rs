@@ -106,6 +106,9 @@ pub enum What {
     RoomAdded,
     RoomRemoved,
     RoomReset,
+    /// A message was sent from the playground, as the principal `operator`.
+    TrialSent,
+    TrialCanceled,
 }
 
 impl What {
