@@ -486,7 +486,7 @@ const tests = {
       "/ui/access", "/ui/trail", "/ui/config", "/ui/system"];
     for (const address of pages) {
       await page.goto(hub.admin + address);
-      assert.match(await page.locator(".source code >> nth=-1").textContent(), /^curl /, address);
+      assert.match(await page.locator(".source .command code >> nth=-1").textContent(), /^curl /, address);
       const raw = await page.request.get(hub.admin + (await page.getAttribute(".source > p a", "href")));
       assert.deepEqual([raw.status(), raw.headers()["content-type"]], [200, "application/json"], address);
     }

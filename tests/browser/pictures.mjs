@@ -22,7 +22,7 @@ assert(found, "no browser: run tests/browser/setup");
 const hub = await Hub.start(AGENTS.replaceAll("careful", "billing").replaceAll("post", "coder").replaceAll("talk", "procurement").replace("Talk", "Procurement"));
 const browser = await chromium.launch({ executablePath: found, args: ["--no-sandbox"] });
 try {
-  await hub.api("/agents", "POST", { name: "countdown", url: `${hub.url}/agents/slow` });
+  await hub.api("/agents", "POST", { name: "countdown", url: `${hub.url}/agents/slow`, auth: { bearer: hub.key } });
   for (let number = 0; number < 30; number++) await hub.send(number % 3 ? "echo" : "slow", [{ text: number % 3 ? `Invoice ${4711 + number}, please.` : "4 1ms" }]);
   const task = await hub.send("slow", [{ text: "5 1ms" }]);
   await hub.send("echo", [{ text: "hold until Friday" }], { wait: false });
@@ -44,9 +44,10 @@ try {
   await hub.send("procurement/b", [{ text: "38 tons, at 7:00." }], { wait: false, task: other });
   await hub.send("procurement", [{ text: "38 tons will do. Gate 3?" }], { wait: false, task: round.id });
   const sent = await hub.api("/playground:send", "POST", { agent: "countdown", version: "0.3", binding: "JSONRPC", parts: [{ text: "3 1ms" }], metadata: { priority: "high" }, push: true });
-  let trial;
-  do trial = await hub.api(`/playground/${sent.id}`);
-  while (!trial.ended || !trial.frames.some((frame) => frame.direction === "notified"));
+  for (let trial; !trial?.ended || !trial.frames.some((frame) => frame.direction === "notified"); ) {
+    trial = await hub.api(`/playground/${sent.id}`);
+    assert.notEqual(trial.state, "TASK_STATE_FAILED", JSON.stringify(trial));
+  }
   await hub.api("/agents/countdown:audit", "POST", { deadlineSeconds: 60 });
 
   const shoot = async (name, address, { dark = false, before = async () => {}, height = 800 } = {}) => {

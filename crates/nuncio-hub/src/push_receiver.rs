@@ -10,10 +10,10 @@ use std::{
 
 use axum::{
     body::Bytes,
-    extract::{DefaultBodyLimit, Path},
+    extract::DefaultBodyLimit,
     routing::{MethodRouter, post},
 };
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, StatusCode, Uri};
 use parking_lot::Mutex;
 use url::Url;
 
@@ -98,8 +98,10 @@ impl PushReceiver {
     /// The route of all inboxes, which needs no credential but the address.
     pub(crate) fn route(&self) -> (String, MethodRouter) {
         let this = self.clone();
-        let receive = move |Path(token): Path<String>, headers: HeaderMap, body: Bytes| {
-            let is_known = this.hand_over(&token, Notification { headers, body });
+        let receive = move |uri: Uri, headers: HeaderMap, body: Bytes| {
+            // The table of routes has found the path, and extracts nothing.
+            let token = uri.path().strip_prefix(PATH).unwrap_or_default();
+            let is_known = this.hand_over(token, Notification { headers, body });
             std::future::ready(if is_known { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND })
         };
         (format!("{PATH}{{token}}"), post(receive).layer(DefaultBodyLimit::max(MAX_BODY_BYTES)))

@@ -131,6 +131,12 @@ async fn notifications_come_to_the_hubs_own_receiver_although_it_is_on_loopback(
     };
     let shown = api.tried(trial, |trial| has_ended(trial) && notified(trial)).await;
     assert!(validities(&shown).iter().all(|mark| *mark == "valid"), "{shown:#}");
+    // Over the network, as an agent elsewhere does.
+    let request = shown["frames"][0]["text"].as_str().unwrap();
+    let (_, rest) = request.split_once(r#""url":""#).unwrap();
+    let address = rest.split('"').next().unwrap();
+    let answer = within("the answer", api.client.post(address).body("{}").send()).await.unwrap();
+    assert_eq!(answer.status(), 204);
     // The address is that of the trial alone.
     let guessed = format!("{}/playground/notifications/guessed", api.hub.url);
     let answer = within("the answer", api.client.post(guessed).body("{}").send()).await.unwrap();

@@ -51,7 +51,7 @@ struct FrameRow {
     validity: Option<String>,
     notes: Vec<String>,
     text: Option<String>,
-    /// The newest ones are open.
+    /// The newest one with a text is open.
     is_open: bool,
 }
 
@@ -85,6 +85,7 @@ struct ShownTrial {
     curl: Option<String>,
     command: Option<String>,
     has_content: bool,
+    can_cancel: bool,
 }
 
 /// A trial in the list.
@@ -210,7 +211,8 @@ fn shown(visit: &Visit, trial: Trial) -> ShownTrial {
     let command = command(visit, &trial);
     let Trial { summary, frames, truncated, task, reply, curl, request } = trial;
     let mut budget = MAX_PAGE_CHARS;
-    let last = frames.last().map_or(0, |frame| frame.number);
+    let with_text = frames.iter().rev().find(|frame| frame.text.is_some());
+    let last = with_text.map_or(0, |frame| frame.number);
     let outcome = outcome(visit, &summary, task, reply, &mut budget);
     let frames = frames.into_iter().map(|frame| frame_row(frame, last, &mut budget)).collect();
     ShownTrial {
@@ -226,6 +228,10 @@ fn shown(visit: &Visit, trial: Trial) -> ShownTrial {
         curl,
         command,
         has_content: request.is_some(),
+        can_cancel: match summary.state {
+            Some(state) => !state.is_terminal(),
+            None => summary.ended.is_none(),
+        },
     }
 }
 
