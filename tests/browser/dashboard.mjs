@@ -7,7 +7,7 @@ import { createRequire } from "node:module";
 import { createServer } from "node:net";
 import { join } from "node:path";
 
-import { Hub } from "./hub.mjs";
+import { AGENTS, Hub } from "./hub.mjs";
 
 const require = createRequire(join(process.env.NUNCIO_PEERS, "browser", "package.json"));
 const { chromium } = require("playwright-core");
@@ -65,6 +65,31 @@ async function picture(page, name) {
   if (pictures) await page.screenshot({ path: join(pictures, `${name}.png`), fullPage: true });
 }
 
+// A worker of the mailbox takes a message; it answers with many events, or with files of hostile names.
+async function work(hub, events) {
+  const task = await hub.send("post", [{ text: "work" }], { wait: false });
+  const secret = (hub.worker ??= (await hub.api("/mailboxes/post:rotate", "POST", {})).secret);
+  const call = async (path, lines = "", first = 1) => {
+    const headers = { authorization: `Bearer ${secret}`, "nuncio-worker": "w1", "nuncio-first": String(first) };
+    const answer = await fetch(`${hub.url}/mailboxes/post${path}`, { method: "POST", headers, body: lines });
+    if (!answer.ok) assert.fail(`${path}: ${await answer.text()}`);
+    return answer.json();
+  };
+  const { lease, taskId } = await call(":claim");
+  assert.equal(taskId, task.id);
+  const lines = Array.from({ length: events }, (_, n) => ({ artifact: { artifactId: "log", parts: [{ text: `${n} ${HOSTILE}` }] }, append: n > 0 }));
+  lines.push({ artifact: { artifactId: "a/b?c", name: HOSTILE, parts: [
+    { raw: Buffer.from(`<script>document.title="owned"</script>`).toString("base64"), filename: `../${BIDI}${HOSTILE}.html`, mediaType: "text/html" },
+    { data: { html: HOSTILE } },
+  ] } });
+  lines.push({ completed: "done" });
+  for (let first = 0; first < lines.length; first += 1_000) {
+    const some = lines.slice(first, first + 1_000).map((line) => JSON.stringify(line));
+    await call(`/leases/${lease}:update`, some.join("\n"), first + 1);
+  }
+  return task;
+}
+
 async function make(hub) {
   const long = "x".repeat(10 * 1024 * 1024);
   const text = [{ text: HOSTILE }, { text: BIDI }, { data: { html: HOSTILE } }, { raw: "aGk=", filename: `${HOSTILE}${BIDI}.pdf`, mediaType: "application/pdf" }];
@@ -73,7 +98,14 @@ async function make(hub) {
     long: await hub.send("echo", [{ text: long }]),
     chunks: await hub.send("slow", [{ text: "300 1ms" }]),
     plain: await hub.send("echo", [{ text: "hello" }]),
+    many: await work(hub, 10_000),
+    file: await work(hub, 0),
+    waiting: await hub.send("post", [{ text: "wait" }], { wait: false }),
+    asking: await hub.send("careful", [{ text: "may I?" }], { wait: false }),
+    // The last text of a room is that of its second seat.
+    room: await hub.send("talk", [{ text: `Can you deliver? ${HOSTILE}` }], { wait: false }),
   };
+  tasks.trial = await hub.api("/playground:send", "POST", { agent: "echo", parts: [{ text: HOSTILE }], metadata: { html: HOSTILE } });
   return tasks;
 }
 
@@ -118,7 +150,10 @@ const tests = {
       task: path(tasks.hostile), chunks: path(tasks.chunks), later: `${path(tasks.chunks)}?after=100`, context: `/ui/contexts/${context}`,
       agents: "/ui/agents", agent: "/ui/agents/echo", card: "/ui/agents/echo/card", agent_access: "/ui/agents/echo/access",
       setup: "/ui/agents/echo/setup", remote: "/ui/agents/far", remote_card: "/ui/agents/far/card", deliveries: "/ui/deliveries", access: "/ui/access", trail: "/ui/trail", config: "/ui/config",
-      system: "/ui/system", missing: "/ui/nothing", missing_task: "/ui/tasks/none",
+      system: "/ui/system", try: "/ui/try?agent=echo", trial: `/ui/try?trial=${tasks.trial.id}`,
+      many: path(tasks.many), observed: "/ui/agents/echo/observed", remote_observed: "/ui/agents/far/observed",
+      agent_tasks: "/ui/agents/slow/tasks", mailboxes: "/ui/mailboxes", mailbox: "/ui/mailboxes/post",
+      rooms: "/ui/rooms", room: "/ui/rooms/talk", leased: path(tasks.waiting), missing: "/ui/nothing", missing_task: "/ui/tasks/none",
     };
     for (const colorScheme of ["light", "dark"]) {
       for (const width of [1280, 390]) {
@@ -160,6 +195,22 @@ const tests = {
     assert(said.some((text) => text.includes("⟨U+202E⟩")), "marks of direction are visible");
     const rows = await hub.api("/audit?what=content-shown");
     assert.equal(rows.rows.length, 2);
+    // What a browser would show elsewhere is a download here.
+    await page.goto(hub.admin + path(tasks.file));
+    const address = `${path(tasks.file)}/artifacts/a%2Fb%3Fc/1`;
+    assert.equal((await page.request.get(hub.admin + address)).status(), 403, "not before the content is asked for");
+    await page.click("text=Show content");
+    await page.waitForSelector("#artifacts pre");
+    await judge(page, "artifacts");
+    await picture(page, "artifacts");
+    const answer = await page.request.get(hub.admin + address);
+    assert.equal(answer.headers()["x-content-type-options"], "nosniff");
+    assert.match(answer.headers()["content-disposition"], /^attachment; filename="[A-Za-z0-9._-]+"$/);
+    assert.equal(answer.headers()["content-type"], "application/octet-stream");
+    const [file] = await Promise.all([page.waitForEvent("download"), page.click("#artifacts a >> nth=0")]);
+    assert.match(file.suggestedFilename(), /^[A-Za-z0-9._-]+$/);
+    assert.notEqual(await page.title(), "owned");
+    await page.goto(hub.admin + path(tasks.hostile));
     const [download] = await Promise.all([page.waitForEvent("download"), page.click("text=Export as JSON")]);
     assert.match(download.suggestedFilename(), /^task-[0-9a-zA-Z-]+\.json$/);
     await page.click("text=Hide content");
@@ -285,6 +336,217 @@ const tests = {
     await context.close();
   },
 
+  async "a message is tried by keyboard alone, with data, a file and notifications"({ browser, hub }) {
+    const { context, page, faults } = await open(browser, hub);
+    await signIn(page, hub);
+    await page.goto(`${hub.admin}/ui/try?agent=echo`);
+    await page.focus("#text");
+    await page.keyboard.press("Control+A");
+    await page.keyboard.type("tried");
+    await page.click("#more summary");
+    await page.fill("#data", `{"a": ["${"x".repeat(20)}"]}`);
+    await page.fill("#metadata", `{"note": "n"}`);
+    await page.setInputFiles("#file", { name: "a\"b.txt", mimeType: "text/plain", buffer: Buffer.from("in a file") });
+    await page.check("[name=push]");
+    await page.focus("#key");
+    await tabTo(page, "Send");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("#trial-task .is-completed");
+    await page.waitForSelector("#frames .is-notified");
+    assert.equal(await page.locator("#frames .is-invalid, #frames .is-error, #frames .is-deviates").count(), 0);
+    assert((await page.locator("#frames .is-valid").count()) >= 3, "each frame has a mark");
+    const request = await page.locator("#frame-1 pre").textContent();
+    for (const text of ["tried", "in a file".length && Buffer.from("in a file").toString("base64"), `a\\"b.txt`, '"note": "n"']) assert(request.includes(text), `${text} in ${request}`);
+    assert.match(await page.locator("#trial-curl").textContent(), /^curl /);
+    await judge(page, "trial");
+    await picture(page, "tried");
+    const row = async () => (await hub.api("/audit?what=trial-sent")).rows.find((row) => row.agent === "echo" && row.principal === "operator");
+    assert(await row(), "a row in the trail");
+    // A running one is canceled.
+    await page.goto(`${hub.admin}/ui/try?agent=echo`);
+    await page.fill("#text", "hold it");
+    await page.click("text=Send");
+    await page.waitForSelector("#trial-task .is-working");
+    await tabTo(page, "Cancel");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("#trial-task .is-canceled");
+    // What cannot be read is said, and nothing is sent.
+    await page.goto(`${hub.admin}/ui/try?agent=echo`);
+    await page.click("#more summary");
+    await page.fill("#data", "{");
+    await page.click("text=Send");
+    await page.waitForSelector("text=data: expected JSON");
+    assert.deepEqual(faults, []);
+    await context.close();
+  },
+
+  async "an agent is audited by keyboard alone, and its report is a download"({ browser, hub }) {
+    const { context, page, faults } = await open(browser, hub);
+    context.setDefaultTimeout(90_000);
+    await signIn(page, hub);
+    await page.goto(`${hub.admin}/ui/agents/echo/observed`);
+    await page.fill("#key", hub.key);
+    await tabTo(page, "Run audit");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("#notice");
+    assert.match(await page.innerText("#notice"), /The audit has ended: grade [A-F]/);
+    assert.equal(await page.locator("#audits tr").count(), 1);
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme });
+      await judge(page, "audited");
+      await picture(page, `audited-${colorScheme}`);
+    }
+    const [file] = await Promise.all([page.waitForEvent("download"), page.click("main >> text=HTML")]);
+    assert.equal(file.suggestedFilename(), "audit-echo.html");
+    assert.deepEqual(faults, []);
+    await context.close();
+  },
+
+  async "a lease is taken over, and a caller accepted, by keyboard alone"({ browser, hub, tasks }) {
+    const { context, page, faults } = await open(browser, hub);
+    await signIn(page, hub);
+    const claim = await fetch(`${hub.url}/mailboxes/post:claim`, { method: "POST", headers: { authorization: `Bearer ${hub.worker}`, "nuncio-worker": "w2" } });
+    assert.equal((await claim.json()).taskId, tasks.waiting.id);
+    await page.goto(`${hub.admin}/ui/mailboxes/post`);
+    await page.waitForSelector("#turns .is-leased");
+    await judge(page, "leased");
+    await picture(page, "mailbox-leased");
+    await tabTo(page, `Take over ${tasks.waiting.id}`);
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("#notice p:text('Leases that were ended: 1')");
+    await page.waitForSelector("#turns .is-waiting");
+    await page.goto(`${hub.admin}/ui/access`);
+    await page.waitForSelector("#callers .is-waiting");
+    await judge(page, "asking");
+    await picture(page, "asking");
+    await tabTo(page, "Accept tests at careful");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("#callers .is-accepted");
+    await page.goto(hub.admin + path(tasks.asking));
+    await page.waitForSelector("#task-head .is-completed");
+    assert.deepEqual(faults, []);
+    await context.close();
+  },
+
+  async "a room is seen from both sides, and its round is canceled"({ browser, hub, tasks }) {
+    const other = (await hub.api("/rooms/talk")).rounds[0].seats.find((seat) => seat.seat === "b");
+    await hub.send("talk/b", [{ text: "On Friday." }], { wait: false, task: other.taskId });
+    const { context, page, faults } = await open(browser, hub);
+    await signIn(page, hub);
+    await page.goto(`${hub.admin}/ui/rooms/talk`);
+    assert.equal(await page.locator(".said").count(), 0, "hidden until asked for");
+    await page.click("text=Show content");
+    await page.waitForSelector(".said");
+    const words = await page.locator(".said").allInnerTexts();
+    assert.equal(words.filter((text) => text.includes("On Friday.")).length, 2, "on both sides");
+    assert.notEqual(await page.title(), "owned");
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme });
+      await judge(page, "room");
+      await picture(page, `room-${colorScheme}`);
+    }
+    await tabTo(page, "Cancel open rounds");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("#rounds .is-canceled");
+    const rows = await hub.api("/audit?what=content-shown");
+    assert(rows.rows.some((row) => row.detail === "room talk"), "a row in the trail");
+    assert(tasks.room);
+    assert.deepEqual(faults, []);
+    await context.close();
+  },
+
+  async "the difference of a reload is shown, and why one was refused"({ browser, hub }) {
+    const { context, page, faults } = await open(browser, hub);
+    await signIn(page, hub);
+    hub.configure(`${AGENTS}[limits]\ntasks = 77\n`);
+    await page.goto(`${hub.admin}/ui/config`);
+    await page.click("text=Read the configuration again");
+    await page.waitForSelector("#changes-of-reload");
+    const changes = await page.innerText("#changes-of-reload");
+    assert.match(changes, /limits\.tasks/);
+    assert.match(changes, /77/);
+    await judge(page, "reloaded");
+    await picture(page, "reloaded");
+    hub.configure(`${AGENTS}[limits]\ntasks = "many"\n`);
+    await page.click("text=Read the configuration again");
+    await page.waitForSelector("text=Not possible now");
+    await page.goto(`${hub.admin}/ui/config`);
+    assert.match(await page.innerText("[role=alert]"), /refused/);
+    await judge(page, "refused");
+    hub.configure(AGENTS);
+    assert.deepEqual(faults, []);
+    await context.close();
+  },
+
+  async "every page has its data as JSON, as a command and as curl"({ browser, hub, tasks }) {
+    const { context, page, faults } = await open(browser, hub);
+    await signIn(page, hub);
+    const pages = ["/ui", "/ui/tasks", path(tasks.plain), "/ui/contexts/c", "/ui/agents", "/ui/agents/echo", "/ui/agents/echo/observed",
+      "/ui/try", `/ui/try?trial=${tasks.trial.id}`, "/ui/mailboxes", "/ui/mailboxes/post", "/ui/rooms", "/ui/rooms/talk", "/ui/deliveries",
+      "/ui/access", "/ui/trail", "/ui/config", "/ui/system"];
+    for (const address of pages) {
+      await page.goto(hub.admin + address);
+      assert.match(await page.locator(".source .command code >> nth=-1").textContent(), /^curl /, address);
+      const raw = await page.request.get(hub.admin + (await page.getAttribute(".source > p a", "href")));
+      assert.deepEqual([raw.status(), raw.headers()["content-type"]], [200, "application/json"], address);
+    }
+    assert.deepEqual(faults, []);
+    await context.close();
+  },
+
+  async "an empty hub says what to type next, and the first key leads to the content"({ browser }) {
+    const empty = await Hub.start("");
+    try {
+      const { context, page, faults } = await open(browser, empty);
+      await signIn(page, empty);
+      for (const address of ["/ui", "/ui/tasks", "/ui/agents", "/ui/try", "/ui/mailboxes", "/ui/rooms", "/ui/deliveries"]) {
+        await page.goto(empty.admin + address);
+        assert.match(await page.locator(".empty code >> nth=0").textContent(), /^nuncio /, address);
+        await judge(page, `${address} of an empty hub`);
+      }
+      await page.keyboard.press("Tab");
+      assert.equal(await page.evaluate(() => document.activeElement.textContent), "Skip to content");
+      await page.keyboard.press("Enter");
+      assert.equal(await page.evaluate(() => document.activeElement.id), "main");
+      assert.deepEqual(faults, []);
+      await context.close();
+    } finally {
+      await empty.end();
+    }
+  },
+
+  async "without the stream a page asks every five seconds, and a hidden one has no stream"({ browser, hub }) {
+    const { context, page, faults } = await open(browser, hub);
+    await signIn(page, hub);
+    await context.route("**/ui/api/v1/events", (route) => route.abort());
+    await page.clock.install();
+    await page.goto(`${hub.admin}/ui/tasks`);
+    await page.waitForSelector("#live:text('every 5 s')");
+    const task = await hub.send("echo", [{ text: "later" }]);
+    await page.clock.runFor(7000);
+    await page.waitForSelector(`[href="${path(task)}"]`);
+    await context.unroute("**/ui/api/v1/events");
+    await context.close();
+    // A tab that is hidden ends its stream, and takes it up again when it is seen.
+    const seen = await open(browser, hub);
+    await signIn(seen.page, hub);
+    await seen.page.goto(`${hub.admin}/ui/tasks`);
+    await seen.page.waitForSelector("#live:text('live')");
+    const turn = (hidden) => seen.page.evaluate((hidden) => {
+      Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, hidden);
+    const isEvents = (request) => request.url().endsWith("/events");
+    const ended = Promise.race(["requestfailed", "requestfinished"].map((name) => seen.page.waitForEvent(name, isEvents)));
+    await turn(true);
+    await ended;
+    const begun = seen.page.waitForRequest(isEvents);
+    await turn(false);
+    await begun;
+    assert.deepEqual([...faults, ...seen.faults], []);
+    await seen.context.close();
+  },
+
   async "a viewer sees no action and no content"({ browser, hub, tasks }) {
     const { text } = await hub.api("/admin-tokens", "POST", { name: "viewer", role: "viewer" });
     const { context, page, faults } = await open(browser, hub);
@@ -292,8 +554,10 @@ const tests = {
     await page.fill("#admin_token", text);
     await page.keyboard.press("Enter");
     await page.waitForURL(`${hub.admin}/ui`);
-    for (const address of [path(tasks.plain), "/ui/access", "/ui/agents", "/ui/agents/echo", "/ui/deliveries", "/ui/config"]) {
+    for (const address of [path(tasks.plain), "/ui/access", "/ui/agents", "/ui/agents/echo", "/ui/deliveries", "/ui/config", "/ui/agents/echo/observed",
+      `/ui/try?trial=${tasks.trial.id}`, "/ui/mailboxes/post", "/ui/rooms/talk"]) {
       await page.goto(hub.admin + address);
+      if (/try|rooms/.test(address)) assert(!(await page.content()).includes("owned"), `${address} has no content`);
       assert.equal(await page.locator("main form[method=post]").count(), 0, address);
       await judge(page, address);
     }

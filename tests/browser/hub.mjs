@@ -11,17 +11,37 @@ const binary = process.env.NUNCIO_BIN;
 // The environment of the developer must not reach the program under test.
 const environment = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("NUNCIO_")));
 
+const COMMON = `listen = "127.0.0.1:0"
+[admin]
+listen = "127.0.0.1:0"
+token_file = "token"
+[data]
+store = "nuncio.db"
+[push]
+allow_private = true
+`;
+export const AGENTS = `[agents.careful]
+demo = "echo"
+access = "ask"
+[agents.post]
+mailbox = {}
+[rooms.talk]
+title = "Talk"
+`;
+
 export class Hub {
-  static async start() {
+  // A hub with agents of several kinds, or an empty one.
+  static async start(agents = AGENTS) {
     const hub = new Hub();
     hub.folder = mkdtempSync(join(tmpdir(), "nuncio-browser-"));
-    writeFileSync(
-      join(hub.folder, "nuncio.toml"),
-      `demo = true\nlisten = "127.0.0.1:0"\n[admin]\nlisten = "127.0.0.1:0"\ntoken_file = "token"\n[data]\nstore = "nuncio.db"\n[push]\nallow_private = true\n`,
-    );
+    hub.configure(agents);
     await hub.run([]);
     hub.key = (await hub.api("/keys", "POST", { name: "tests" })).secret;
     return hub;
+  }
+
+  configure(agents) {
+    writeFileSync(join(this.folder, "nuncio.toml"), `${agents ? "demo = true\n" : ""}${COMMON}${agents}`);
   }
 
   async run(options) {
@@ -71,8 +91,8 @@ export class Hub {
 
   // Sends a message and returns the task.
   async send(agent, parts, options = {}) {
-    const { context, wait = true, push } = options;
-    const message = { messageId: crypto.randomUUID(), role: "ROLE_USER", parts, contextId: context };
+    const { context, task, wait = true, push } = options;
+    const message = { messageId: crypto.randomUUID(), role: "ROLE_USER", parts, contextId: context, taskId: task };
     const configuration = { returnImmediately: !wait, taskPushNotificationConfig: push };
     const answer = await fetch(`${this.url}/agents/${agent}/message:send`, {
       method: "POST",

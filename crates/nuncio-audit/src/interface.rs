@@ -228,6 +228,11 @@ impl Interface {
     }
 }
 
+/// The names and shapes of a notification, which tells its version by its members.
+pub(crate) fn notification_dialect(body: &Value) -> &'static dyn Dialect {
+    if body["kind"].is_string() { &v03::JsonRpc } else { &V1 }
+}
+
 /// The name of an interface in reports.
 pub(crate) fn identify(listed: &AgentInterface) -> InterfaceId {
     let version = listed

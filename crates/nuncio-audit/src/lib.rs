@@ -8,6 +8,7 @@
 //! | [`catalogue`] | the checks as data: level, requirement, section, reason, fix |
 //! | [`outcome`] | the verdict of a check on one interface, with its evidence |
 //! | [`mod@audit`] | the result of a run: target, card, interfaces, findings |
+//! | [`exchange`] | single calls of an interface, judged frame by frame, for programs that show them |
 //! | `wire` | raw exchanges: requests, bounded answers, streams |
 //! | `interface`, `answer` | calls of a version and binding as requests, and the meaning of answers |
 //! | `probe`, `observed` | the means of a check, and its observation |
@@ -19,6 +20,7 @@
 
 pub mod audit;
 pub mod catalogue;
+pub mod exchange;
 pub mod outcome;
 pub mod report;
 

@@ -29,12 +29,15 @@ use crate::{
     fleet::{Fleet, ServedAgent},
     gauges::Gauges,
     grpc::GrpcHealth,
+    hubs::Hubs,
     identity::{Authenticator, Keyring},
     limits::Callers,
     listen::{Certificates, HostNames, Listener, cannot_listen},
     memory,
     pipeline::{Pipeline, Stations},
+    playground::Playground,
     push::{self, Pushing},
+    push_receiver::PushReceiver,
     ready,
     registry::{AgentRecords, Registry, Vault},
     reload::{Live, Reloading},
@@ -163,8 +166,8 @@ impl Hub {
             memory: memory.clone(),
             ..BindOptions::default()
         };
-        let start =
-            |(push, root_key)| push::start(push, &store, root_key, base.as_str().trim_end_matches('/'));
+        let receiver = PushReceiver::new(urls.base());
+        let start = |(push, root_key)| push::start(push, &store, root_key, urls.base(), receiver.clone());
         let pushing = push.zip(root_key).map(start).transpose()?;
         let retention = config.data.keep().map(Retention::finished).unwrap_or_default();
         let (trail, writer) = Trail::new(&store);
@@ -179,6 +182,7 @@ impl Hub {
         let calls = Arc::new(ArcSwap::from_pointee(config.calls.clone()));
         let origins = Arc::new(ArcSwap::from_pointee(config.cors.origins.clone()));
         let contexts = agents::ContextKey::open(&*store).await?;
+        let contexts_of_admin = contexts.clone();
         let mailboxes = Mailboxes::new(&store, contexts.clone(), Arc::clone(&telemetry.metrics));
         let fleet = Arc::new(Fleet::new(&urls));
         let rooms = Rooms::new(&store, &telemetry.metrics);
@@ -243,6 +247,16 @@ impl Hub {
             push: pushing.as_ref().map(|pushing| pushing.push.clone()),
         };
         routes.add_all(RouteAccess::Protocol, [register.route()])?;
+        routes.add_all(RouteAccess::Capability, [receiver.route()])?;
+        let routes = Arc::new(routes);
+        let playground = Playground::new(
+            Arc::clone(&routes),
+            Arc::clone(&fleet),
+            push::guarded(&config.push)?,
+            receiver,
+            Arc::clone(&telemetry.events),
+            Url::parse(urls.base())?,
+        );
         let requests = Requests::new(Arc::clone(&telemetry.metrics));
         let (origins_now, identity_now) = (Arc::clone(&origins), Arc::clone(&identity));
         let pipeline =
@@ -277,6 +291,9 @@ impl Hub {
             mailboxes: Arc::clone(&mailboxes),
             consents: Arc::clone(&consents),
             audits: Audits::new(&store, config.tls.as_ref()),
+            playground,
+            hubs: Hubs::new(&store, urls.base(), address.to_string()),
+            contexts: contexts_of_admin,
             reloader: Arc::clone(&reloader),
             sessions: Sessions::default(),
             facts,
@@ -460,6 +477,7 @@ impl Hub {
             never = until(&stopping, Box::pin(self.consents.sweep(&self.fleet))) => match never {},
             never = self.samples.run() => match never {},
             never = self.admin_state.tokens.watch() => match never {},
+            never = self.admin_state.hubs.work() => match never {},
             // No agent is added while the hub drains.
             never = until(&stopping, self.rooms.sweep()) => match never {},
             never = until(&stopping, Box::pin(self.room_driver.run())) => match never {},
@@ -486,6 +504,7 @@ impl Hub {
         if let Some(Pushing { push, .. }) = &self.pushing {
             push.drain(PUSH_GRACE).await;
         }
+        self.admin_state.hubs.leave().await;
         self.live.identity.close().await;
         self.trail.close().await;
         self.store.close().await;

@@ -32,6 +32,8 @@ pub(crate) enum EventKind {
     Key,
     Config,
     Trail,
+    /// A trial of the playground.
+    Trial,
 }
 
 /// A change.

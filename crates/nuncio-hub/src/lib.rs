@@ -9,7 +9,8 @@
 //! memory limit, `signing` the keys of cards, `root_key` the key that the others are derived from, `push`
 //! starts the delivery of webhooks, `trail` stores refused calls and operators' changes, `admin` is the API
 //! for operators, `samples` keeps the figures of the last hours and `events` the last changes for it, `health` reports
-//! readiness. `connect` is a hub of one agent that works for a mailbox elsewhere.
+//! readiness. `playground` sends messages of operators, and `push_receiver` takes their notifications. `hubs` lists
+//! the hubs of a store. `connect` is a hub of one agent that works for a mailbox elsewhere.
 #![expect(missing_docs, reason = "a product, not a library for others: docs where they say something")]
 
 pub mod admin;
@@ -29,14 +30,17 @@ mod fleet;
 mod gauges;
 mod grpc;
 mod health;
+mod hubs;
 mod identity;
 mod limits;
 mod listen;
 mod memory;
 mod network;
 mod pipeline;
+mod playground;
 mod preflight;
 mod push;
+mod push_receiver;
 mod ready;
 mod registry;
 mod reload;

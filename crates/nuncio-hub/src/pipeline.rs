@@ -32,7 +32,7 @@ pub(crate) struct Stations {
     pub(crate) requests: Requests,
     pub(crate) origins: Origins,
     pub(crate) identity: Arc<Authenticator>,
-    pub(crate) routes: RouteTable,
+    pub(crate) routes: Arc<RouteTable>,
 }
 
 impl Pipeline {

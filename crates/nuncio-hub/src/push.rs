@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use nuncio_client::{AddressKind, Egress, Policy, Refusal, SigningKey};
 use nuncio_server::{
     push::{
@@ -18,6 +18,7 @@ use url::Url;
 
 use crate::{
     config::{self, Secret},
+    push_receiver::{Notification, PushReceiver},
     signing::JWKS,
 };
 
@@ -58,17 +59,11 @@ pub(crate) fn start(
     store: &Arc<dyn Store>,
     root_key: RootKey,
     base: &str,
+    receiver: PushReceiver,
 ) -> Result<Pushing> {
-    let policy = Policy {
-        allow_private: config.allow_private,
-        allow: config.allow.iter().map(config::Network::net).collect(),
-        deny: config.deny.iter().map(config::Network::net).collect(),
-        https_only: config.https_only,
-        ..Policy::default()
-    };
-    let egress = Egress::guarded(policy)?;
+    let egress = guarded(config)?;
     let key = signing_key(&root_key)?.with_jku(format!("{base}{JWKS}"));
-    let push = Push::builder(Arc::clone(store), HubCourier(egress), root_key)
+    let push = Push::builder(Arc::clone(store), HubCourier { egress, receiver }, root_key)
         .retry(Retry { give_up: config.give_up, ..Retry::default() })
         .sign(sign_by_key(key, base.to_owned()))
         .build()?;
@@ -79,6 +74,18 @@ pub(crate) fn start(
     Ok(Pushing { push, options })
 }
 
+/// The way out to addresses that callers and operators name.
+pub(crate) fn guarded(config: &config::Push) -> Result<Egress> {
+    let policy = Policy {
+        allow_private: config.allow_private,
+        allow: config.allow.iter().map(config::Network::net).collect(),
+        deny: config.deny.iter().map(config::Network::net).collect(),
+        https_only: config.https_only,
+        ..Policy::default()
+    };
+    Ok(Egress::guarded(policy)?)
+}
+
 /// Signs with all of these secrets; `None` if there are none.
 fn sign(secrets: &[Secret]) -> Result<Option<Sign>> {
     let secrets = secrets.iter().map(|secret| secret.reveal().parse().context("a webhook secret"));
@@ -86,13 +93,20 @@ fn sign(secrets: &[Secret]) -> Result<Option<Sign>> {
     Ok((!secrets.is_empty()).then(|| sign_by_secrets(secrets)))
 }
 
-/// The guarded egress. A refusal that an option would lift is explained to the caller and to the operator.
-struct HubCourier(Egress);
+/// The guarded egress, and the way to the hub's own receiver. A refusal that an option would lift is explained to the
+/// caller and to the operator.
+struct HubCourier {
+    egress: Egress,
+    receiver: PushReceiver,
+}
 
 #[async_trait]
 impl Courier for HubCourier {
     fn check(&self, url: &Url) -> Result<(), String> {
-        let Err(refusal) = self.0.admit(url) else { return Ok(()) };
+        if self.receiver.is_open(url) {
+            return Ok(());
+        }
+        let Err(refusal) = self.egress.admit(url) else { return Ok(()) };
         let (one, all) = match &refusal {
             Refusal::Address { kind: AddressKind::Loopback, .. } => {
                 ("at a loopback address", "on loopback addresses")
@@ -113,7 +127,15 @@ impl Courier for HubCourier {
         body: Bytes,
         deadline: Duration,
     ) -> Result<ReceiverResponse, Failure> {
-        Courier::post(&self.0, url, headers, body, deadline).await
+        let notification = || Notification { headers: headers.clone(), body: body.clone() };
+        if self.receiver.deliver(url, notification()) {
+            return Ok(ReceiverResponse {
+                status: StatusCode::NO_CONTENT,
+                retry_after: None,
+                excerpt: String::new(),
+            });
+        }
+        Courier::post(&self.egress, url, headers, body, deadline).await
     }
 
     async fn ask(
@@ -135,7 +157,10 @@ mod tests {
     /// REQ-168
     #[test]
     fn a_refused_webhook_is_explained() {
-        let courier = HubCourier(Egress::guarded(Policy::default()).unwrap());
+        let receiver = PushReceiver::new("http://127.0.0.1:2604");
+        let inbox = receiver.open(Box::new(|_| {}));
+        let courier = HubCourier { egress: Egress::guarded(Policy::default()).unwrap(), receiver };
+        assert_eq!(courier.check(&Url::parse(&inbox.url).unwrap()), Ok(()), "the hub's own receiver");
         for (url, expected) in [
             ("https://hooks.example/", None),
             ("http://127.0.0.1:2604/", Some("webhooks on loopback addresses are not allowed by this hub")),

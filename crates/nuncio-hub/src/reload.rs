@@ -7,6 +7,7 @@
 //! they may still be being written. Connections, streams and tasks continue in any case.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     hash::{DefaultHasher, Hash as _, Hasher as _},
     path::Path,
@@ -16,11 +17,13 @@ use std::{
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
-use serde_json::Value;
+use nuncio_protocol::Timestamp;
+use serde_json::{Value, json};
 use tokio::sync::{Mutex, Notify};
 
 use crate::{
     admin::Reloader,
+    clock,
     config::{self, Changes, Config, Loaded, Problem, Problems, Source, WebOrigin},
     fleet::Fleet,
     identity::Authenticator,
@@ -93,8 +96,19 @@ pub struct Reloading {
     loaded: Mutex<Loaded>,
     /// The same, rendered for the admin API.
     shown: ArcSwap<Value>,
+    /// The outcomes of reloads, for the admin API.
+    outcomes: ArcSwap<Outcomes>,
     /// Notified when a reload is requested.
     asked: Notify,
+}
+
+/// The outcomes of the last reloads.
+#[derive(Clone, Default)]
+struct Outcomes {
+    /// The last reload that changed something, with the difference by keys.
+    changed: Option<(Timestamp, Vec<Value>)>,
+    /// The last reload, if it was refused.
+    refused: Option<(Timestamp, String)>,
 }
 
 impl std::fmt::Debug for Reloading {
@@ -106,7 +120,8 @@ impl std::fmt::Debug for Reloading {
 impl Reloading {
     pub(crate) fn new(source: Source, loaded: Loaded, live: Live) -> Self {
         let shown = ArcSwap::from_pointee(loaded.shown(true));
-        Self { source, live, loaded: Mutex::new(loaded), shown, asked: Notify::new() }
+        let outcomes = ArcSwap::default();
+        Self { source, live, loaded: Mutex::new(loaded), shown, outcomes, asked: Notify::new() }
     }
 
     /// Requests a reload, as on SIGHUP.
@@ -179,21 +194,59 @@ impl Reloading {
         let mut changes = config::changes(&loaded.config, &new.config);
         self.live.apply(&new.config).await?;
         changes.root_lost = self.live.fleet.check_root(root.as_ref()).map(|name| name.to_string());
-        self.shown.store(Arc::new(new.shown(true)));
+        let shown = Arc::new(new.shown(true));
+        let before = self.shown.swap(Arc::clone(&shown));
+        let difference = difference(&before["config"], &shown["config"]);
+        if !difference.is_empty() {
+            let changed = Some((clock::now(), difference));
+            self.outcomes.store(Arc::new(Outcomes { changed, refused: None }));
+        }
         *loaded = new;
         Ok(changes)
+    }
+}
+
+/// The keys whose values differ, each with both values.
+fn difference(before: &Value, after: &Value) -> Vec<Value> {
+    let (mut old, mut new) = (BTreeMap::new(), BTreeMap::new());
+    flatten(String::new(), before, &mut old);
+    flatten(String::new(), after, &mut new);
+    let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let changed = keys.into_iter().filter(|key| old.get(*key) != new.get(*key));
+    changed.map(|key| json!({ "key": key, "before": old.get(key), "after": new.get(key) })).collect()
+}
+
+/// The values of a tree by their whole keys, such as `limits.rate.burst`.
+fn flatten<'a>(key: String, value: &'a Value, values: &mut BTreeMap<String, &'a Value>) {
+    let Value::Object(members) = value else {
+        values.insert(key, value);
+        return;
+    };
+    for (name, value) in members {
+        let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+        flatten(key, value, values);
     }
 }
 
 #[async_trait]
 impl Reloader for Reloading {
     fn shown(&self) -> Value {
-        Value::clone(&self.shown.load())
+        let mut shown = Value::clone(&self.shown.load());
+        let outcomes = self.outcomes.load();
+        if let Some((at, difference)) = &outcomes.changed {
+            shown["lastReload"] = json!({ "at": at, "changes": difference });
+        }
+        if let Some((at, problems)) = &outcomes.refused {
+            shown["refused"] = json!({ "at": at, "problems": problems });
+        }
+        shown
     }
 
     async fn reload(&self, force: bool) -> Result<Changes, Problems> {
         let outcome = self.try_reload(force).await;
         self.live.telemetry.metrics.reloaded(outcome.is_ok());
+        let refused = outcome.as_ref().err().map(|problems| (clock::now(), problems.to_string()));
+        self.outcomes.rcu(|outcomes| Outcomes { refused: refused.clone(), ..Outcomes::clone(outcomes) });
         outcome
     }
 }
@@ -268,6 +321,21 @@ mod tests {
             }
         }
         seen
+    }
+
+    #[test]
+    fn the_difference_of_two_configurations_is_by_keys() {
+        let before = json!({ "listen": "a", "limits": { "rate": { "burst": 1 }, "tasks": 2 }, "demo": true });
+        let after = json!({ "listen": "a", "limits": { "rate": { "burst": 3 }, "tasks": 2 }, "tls": { "cert": "c" } });
+        assert_eq!(
+            difference(&before, &after),
+            [
+                json!({ "key": "demo", "before": true, "after": null }),
+                json!({ "key": "limits.rate.burst", "before": 1, "after": 3 }),
+                json!({ "key": "tls.cert", "before": null, "after": "c" }),
+            ]
+        );
+        assert_eq!(difference(&after, &after), Vec::<Value>::new());
     }
 
     #[test]

@@ -23,6 +23,7 @@ use axum::{
 };
 use http::{HeaderMap, Method, Uri, header};
 use matchit::{Match, Router as Paths};
+use nuncio_protocol::Caller;
 use nuncio_server::{
     bind::{self, BindOptions, SharedRoot},
     store::Store,
@@ -35,7 +36,7 @@ use crate::{
     fleet::{Fleet, ServedAgent},
     grpc::{self, GrpcHealth},
     health,
-    identity::{Judge, credential_headers},
+    identity::{Access, Judge, credential_headers},
     target::{RouteAccess, Target},
     welcome,
 };
@@ -197,6 +198,14 @@ impl RouteTable {
         let receives =
             is_call && self.fleet.named_or_default(name).is_some_and(|agent| agent.receives(&shown));
         if receives { Judge::Agent } else { Judge::Hub }
+    }
+
+    /// Answers a request of the hub itself, on behalf of this caller, who may call all agents.
+    pub(crate) async fn serve_as(&self, caller: Caller, mut request: Request) -> Response {
+        let target = self.find(&request);
+        request.extensions_mut().insert(caller);
+        request.extensions_mut().insert(Access::all());
+        self.serve(target, None, Box::new(request)).await
     }
 
     /// Answers an admitted request. `public` is the agent whose public card it reads.

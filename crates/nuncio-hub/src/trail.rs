@@ -118,6 +118,9 @@ pub enum What {
     RoomSaid,
     /// The payloads of a room are recorded, for a time.
     RoomRecorded,
+    /// A message was sent from the playground, as the principal `operator`.
+    TrialSent,
+    TrialCanceled,
 }
 
 impl What {

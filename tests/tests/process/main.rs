@@ -11,6 +11,7 @@ mod cards;
 mod commands;
 mod configuration;
 mod connect;
+mod dashboard_many;
 mod database;
 mod empty;
 mod grpc;

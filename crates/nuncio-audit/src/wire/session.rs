@@ -128,7 +128,7 @@ impl Session {
 }
 
 /// True if the answer is a stream of events.
-fn is_stream(response: &http::Response<ForwardBody>) -> bool {
+pub(crate) fn is_stream<B>(response: &http::Response<B>) -> bool {
     let media_type = media_type(response.headers());
     response.status().is_success()
         && (media_type == "text/event-stream"

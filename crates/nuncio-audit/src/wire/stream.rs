@@ -1,13 +1,12 @@
 //! A stream of events, read frame by frame within limits.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::HeaderMap;
 use http_body_util::BodyExt as _;
 use nuncio_client::ForwardBody;
-use nuncio_protocol::wire::sse::Decoder;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Exchange, Request, Response, exchange::media_type, grpc::messages};
+use super::{Exchange, Frame, FrameData, FrameReader, Request, Response};
 
 /// The maximum number of frames and bytes of a stream.
 const MAX_FRAMES: usize = 500;
@@ -20,20 +19,6 @@ pub(crate) enum Opened {
     Stream(Box<Stream>),
     /// Anything else.
     Answer(Box<Exchange>),
-}
-
-/// One event as it arrived.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Frame {
-    pub(crate) id: Option<String>,
-    pub(crate) data: FrameData,
-}
-
-/// The content of an event.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum FrameData {
-    Text(String),
-    Message(Bytes),
 }
 
 /// The end of a stream.
@@ -49,12 +34,6 @@ pub(crate) enum End {
     TooLong,
 }
 
-#[derive(Debug)]
-enum Source {
-    Sse(Decoder),
-    Grpc(BytesMut),
-}
-
 /// An open stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -65,7 +44,7 @@ pub(crate) struct Stream {
     pub(crate) frames: Vec<Frame>,
     pub(crate) end: Option<End>,
     body: ForwardBody,
-    source: Source,
+    reader: FrameReader,
     bytes: usize,
     deadline: Instant,
 }
@@ -73,10 +52,7 @@ pub(crate) struct Stream {
 impl Stream {
     pub(super) fn new(request: Request, response: http::Response<ForwardBody>, deadline: Instant) -> Self {
         let (parts, body) = response.into_parts();
-        let source = match media_type(&parts.headers).as_str() {
-            "text/event-stream" => Source::Sse(Decoder::new(MAX_BYTES)),
-            _ => Source::Grpc(BytesMut::new()),
-        };
+        let reader = FrameReader::new(&parts.headers);
         Self {
             request,
             status: parts.status.as_u16(),
@@ -85,7 +61,7 @@ impl Stream {
             frames: Vec::new(),
             end: None,
             body,
-            source,
+            reader,
             bytes: 0,
             deadline,
         }
@@ -119,29 +95,8 @@ impl Stream {
 
     fn take(&mut self, data: Bytes) {
         self.bytes += data.len();
-        match &mut self.source {
-            Source::Grpc(buffer) => {
-                buffer.extend_from_slice(&data);
-                let taken = messages(buffer).into_iter();
-                self.frames
-                    .extend(taken.map(|message| Frame { id: None, data: FrameData::Message(message) }));
-            }
-            Source::Sse(decoder) => {
-                decoder.push(data);
-                loop {
-                    match decoder.next_frame() {
-                        Ok(Some(frame)) => self.frames.push(Frame {
-                            id: frame.id.map(str::to_owned),
-                            data: FrameData::Text(frame.data.to_owned()),
-                        }),
-                        Ok(None) => break,
-                        Err(error) => {
-                            self.end = Some(End::Broken(error.to_string()));
-                            break;
-                        }
-                    }
-                }
-            }
+        if let Err(why) = self.reader.push(data, &mut self.frames) {
+            self.end = Some(End::Broken(why));
         }
         if self.frames.len() > MAX_FRAMES || self.bytes > MAX_BYTES {
             self.end = Some(End::TooLong);

@@ -55,6 +55,7 @@ fn shown((cursor, event): (Cursor, events::HubEvent)) -> HubEvent {
         events::EventKind::Key => (EventKind::Key, false),
         events::EventKind::Config => (EventKind::Config, false),
         events::EventKind::Trail => (EventKind::Trail, false),
+        events::EventKind::Trial => (EventKind::Trial, false),
     };
     let (task_id, subject) = if is_task { (text(subject), None) } else { (None, text(subject)) };
     HubEvent {

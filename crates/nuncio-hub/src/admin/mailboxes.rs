@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use nuncio_protocol::ErrorKind;
+use nuncio_protocol::{ErrorKind, TaskId};
 
 use super::{
     AdminState, agents,
@@ -157,6 +157,21 @@ pub(super) async fn take_over(
     let leases = state.mailboxes.take_over_leases(&name, worker, task).await?;
     let leases = leases.ok_or_else(|| missing(&name))?;
     Ok(Reply::new(TakenOver { leases }).subject(name))
+}
+
+/// The message of a task that waits in a mailbox or is leased, if it is among those that an overview lists.
+pub(super) async fn turn_of(
+    state: &AdminState,
+    name: &str,
+    task: &TaskId,
+) -> Result<Option<MailboxTurn>, AdminProblem> {
+    let is_mailbox = state.mailboxes.names().iter().any(|known| **known == *name);
+    if !is_mailbox {
+        return Ok(None);
+    }
+    let overview = state.mailboxes.overview(name).await?;
+    let turns = overview.map(|overview| overview.turns).unwrap_or_default();
+    Ok(turns.into_iter().find(|turn| turn.task == *task).map(turn))
 }
 
 async fn with_secret(

@@ -9,19 +9,23 @@ mod access;
 mod admin_tokens;
 mod agents;
 pub mod api;
+mod artifacts;
 mod audits;
 mod caller;
 mod dashboard;
 mod deliveries;
 mod delivery_hosts;
+mod diagnostics;
 mod endpoint;
 mod events;
 mod health;
+mod hubs;
 mod invitations;
 mod keys;
 mod mailboxes;
 mod observed;
 mod openapi;
+mod playground;
 mod problem;
 mod query;
 mod reload;
@@ -62,14 +66,16 @@ use self::{
 };
 pub use self::{reload::Reloader, token::admin_token_file};
 use crate::{
-    agents::{Consents, Mailboxes},
+    agents::{Consents, ContextKey, Mailboxes},
     config::{self, Config, Data},
     events::EventLog,
     fleet::Fleet,
     gauges::Gauges,
     health::router_with_agents,
+    hubs::Hubs,
     identity::Authenticator,
     listen::{DrainingListener, HostNames, Listener, cannot_listen},
+    playground::Playground,
     registry::Registry,
     rooms::Rooms,
     scrape,
@@ -90,6 +96,10 @@ pub(crate) struct AdminState {
     pub(crate) mailboxes: Arc<Mailboxes>,
     pub(crate) consents: Arc<Consents>,
     pub(crate) audits: Audits,
+    pub(crate) playground: Playground,
+    pub(crate) hubs: Hubs,
+    /// Finds the conversations that agents have begun with others.
+    pub(crate) contexts: ContextKey,
     /// Set after the hub was made, by the code that read the configuration.
     pub(crate) reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
     /// The sessions of the dashboard.
@@ -129,7 +139,9 @@ impl AdminState {
             | What::AccessDeclined
             | What::AccessBlocked
             | What::AccessRevoked
-            | What::AgentAudited => row.agent = Some(subject),
+            | What::AgentAudited
+            | What::TrialSent
+            | What::TrialCanceled => row.agent = Some(subject),
             What::KeyCreated | What::KeyRotated | What::KeyRevoked | What::KeyDeleted => {
                 row.key = Some(subject)
             }

@@ -16,7 +16,8 @@ use crate::config::{self, AgentChanges, Changes, Problems};
 /// Shows and reloads the configuration; implemented by the code that has read it.
 #[async_trait]
 pub trait Reloader: Send + Sync {
-    /// The configuration in force, without secrets: `config`, and `origins` by key.
+    /// The configuration in force, without secrets: `config`, and `origins` by key; `lastReload` with its time and the
+    /// changed keys, and `refused` with the problems of a reload that was refused since.
     fn shown(&self) -> Value;
 
     /// Reads the configuration again and applies it. With `force` even if it is empty, or has lost its identity or

@@ -5,24 +5,31 @@ mod timeline;
 use std::sync::Arc;
 
 use nuncio_protocol::{
-    A2aService as _, CallContext, Caller, CancelTaskRequest, Error, ErrorKind, Seq, TaskId, Timestamp,
+    A2aService as _, CallContext, Caller, CancelTaskRequest, ContextId, Error, ErrorKind, Seq, Task, TaskId,
+    Timestamp,
 };
 use nuncio_server::{
     Runtime,
     push::shown_url,
     store::{self, AdminTask, AdminTaskQuery, Keyset, MAX_WEBHOOKS, Scope, StoredTask},
 };
+use serde_json::Value;
+use url::Url;
 
 use super::{
     AdminState,
     api::{
-        CancelTask, EraseTasks, Erased, ErasureTarget, ListTasks, MAX_PAGE_SIZE, ShowTask, TaskDetails,
-        TaskFilter, TaskPage, TaskSummary, TimelineOptions, Webhook,
+        CancelTask, EraseTasks, Erased, ErasureTarget, ListTasks, MAX_PAGE_SIZE, RemoteTask, ShowTask,
+        TaskDetails, TaskFilter, TaskPage, TaskSummary, TimelineOptions, Webhook,
     },
     endpoint::Reply,
+    mailboxes,
     problem::AdminProblem,
 };
 use crate::fleet::ServedAgent;
+
+/// Maximum number of tasks that a task is shown to belong with.
+const MAX_RELATED: usize = 20;
 
 pub(super) async fn list(
     state: Arc<AdminState>,
@@ -84,6 +91,7 @@ pub(super) async fn show(
     let webhooks =
         webhooks.iter().map(|webhook| Webhook { id: webhook.id.to_string(), url: shown_url(webhook) });
     let upstream = stored.memo.as_deref().and_then(|memo| serde_json::from_slice(memo).ok());
+    let links = state.store.links(&scope, id).await?;
     Ok(Reply::new(TaskDetails {
         timeline: events
             .iter()
@@ -91,9 +99,42 @@ pub(super) async fn show(
             .collect::<Result<_, _>>()?,
         next,
         webhooks: webhooks.collect(),
+        remote: upstream.as_ref().and_then(remote),
         upstream,
+        lease: mailboxes::turn_of(&state, &scope.agent, &stored.task.id).await?,
+        parents: related(links.parents),
+        children: related(links.children),
+        delegated: delegated(&state, &scope, &stored.task).await?,
         task: stored_summary(&scope, &stored),
     }))
+}
+
+/// The task at a remote agent, by the memo of its executor.
+fn remote(memo: &Value) -> Option<RemoteTask> {
+    let text = |member: &str| memo[member].as_str().map(str::to_owned);
+    let url = text("interface").and_then(|url| Url::parse(&url).ok()).map(|mut url| {
+        url.set_query(None);
+        url.to_string()
+    });
+    Some(RemoteTask { task_id: text("task")?, context_id: text("context")?, url })
+}
+
+fn related(ids: Vec<TaskId>) -> Vec<String> {
+    ids.into_iter().take(MAX_RELATED).map(|id| id.to_string()).collect()
+}
+
+/// Tasks of other agents in the conversation that an agent has with them for this one: a model with tools derives the
+/// name of that conversation so.
+async fn delegated(state: &AdminState, scope: &Scope, task: &Task) -> Result<Vec<TaskSummary>, AdminProblem> {
+    let mut caller =
+        scope.owner.as_ref().map_or_else(Caller::anonymous, |owner| Caller::authenticated(Arc::clone(owner)));
+    if let Some(tenant) = &scope.tenant {
+        caller = caller.of_tenant(Arc::clone(tenant));
+    }
+    let own = ContextId::new(format!("{}/{}", scope.agent, task.context_id));
+    let context = state.contexts.derive(&caller, &own);
+    let query = AdminTaskQuery { context_id: Some(context), limit: MAX_RELATED, ..AdminTaskQuery::default() };
+    Ok(state.store.all_tasks(&query).await?.tasks.into_iter().map(summary).collect())
 }
 
 fn stored_summary(scope: &Scope, stored: &StoredTask) -> TaskSummary {
@@ -191,7 +232,7 @@ pub(super) async fn erase(
     Ok(Reply::new(Erased { erased }).subject(subject))
 }
 
-async fn find(state: &AdminState, id: &str) -> Result<(Scope, StoredTask), AdminProblem> {
+pub(super) async fn find(state: &AdminState, id: &str) -> Result<(Scope, StoredTask), AdminProblem> {
     let found = state.store.find_task(&TaskId::from(id)).await?;
     found.ok_or_else(|| {
         AdminProblem::not_found(format!(

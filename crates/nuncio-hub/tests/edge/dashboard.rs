@@ -107,6 +107,8 @@ async fn every_answer_forbids_frames_and_scripts_that_are_not_ours() {
         ("/ui/nothing", 404),
         ("/ui/api/v1/tasks", 200),
         ("/ui/api/v1/tasks/none?content=true", 403),
+        ("/ui/api/v1/tasks/none/artifacts/a/parts/1", 403),
+        ("/ui/tasks/none/artifacts/a/1", 403),
         ("/ui/assets/nuncio.js", 200),
     ] {
         let answer = dashboard.send("GET", path, &[("cookie", &cookie)], "").await;
@@ -150,6 +152,15 @@ async fn a_viewer_reads_and_changes_nothing_and_a_revoked_token_ends_its_session
         (format!("/ui/tasks/{task}/export"), ""),
         ("/ui/deliveries/redrive".to_owned(), "since=1h"),
         ("/ui/config/reload".to_owned(), ""),
+        (format!("/ui/tasks/{task}/notify"), ""),
+        ("/ui/try".to_owned(), "agent=echo&text=x"),
+        ("/ui/try/x/cancel".to_owned(), ""),
+        ("/ui/agents/echo/audit".to_owned(), ""),
+        ("/ui/mailboxes/x/take-over".to_owned(), ""),
+        ("/ui/mailboxes/x/retry".to_owned(), ""),
+        ("/ui/mailboxes/x/rotate".to_owned(), ""),
+        ("/ui/rooms/x/reset".to_owned(), ""),
+        ("/ui/access/callers/accept".to_owned(), "agent=echo&principal=x"),
     ] {
         let answer = dashboard.send("POST", &path, &headers, &format!("token={form_token}&{fields}")).await;
         assert_eq!(answer.status(), 403, "{path}");
@@ -180,6 +191,24 @@ impl Dashboard {
 const HOSTILE: &str = "\"'><script>alert(1)</script>";
 
 #[tokio::test]
+async fn a_form_with_files_needs_the_token_as_well() {
+    let dashboard = Dashboard::start("multipart").await;
+    let cookie = dashboard.sign_in(&dashboard.token).await.unwrap();
+    let form_token = dashboard.form_token(&cookie).await;
+    let headers = [("cookie", &*cookie), SAME_ORIGIN, ("content-type", "multipart/form-data; boundary=b")];
+    let field = |name: &str, value: &str| {
+        format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
+    };
+    for (token, end, expected) in
+        [("guessed", "--b--\r\n", 403), (&*form_token, "", 400), (&form_token, "--b--\r\n", 303)]
+    {
+        let body = field("token", token) + &field("agent", "echo") + &field("text", "hello") + end;
+        let answer = dashboard.send("POST", "/ui/try", &headers, &body).await;
+        assert_eq!(answer.status().as_u16(), expected, "{body}");
+    }
+}
+
+#[tokio::test]
 async fn what_callers_say_is_escaped_on_every_page_that_shows_it() {
     let dashboard = Dashboard::start("escaping").await;
     let task = dashboard.task().await;
@@ -195,7 +224,35 @@ async fn what_callers_say_is_escaped_on_every_page_that_shows_it() {
         assert!(page.contains("&#60;script&#62;"), "{path} shows it");
         assert!(!page.contains("<script>"), "{path} runs nothing");
     }
+    for path in [
+        "/ui/try?agent=%22%3E%3Cscript%3E",
+        "/ui/try?card=%22%3E%3Cscript%3E",
+        "/ui/try?context=%22%3E%3Cscript%3E",
+    ] {
+        let page = dashboard.send("GET", path, &headers, "").await.text().await.unwrap();
+        assert!(!page.contains("<script>"), "{path} runs nothing");
+    }
     let query = "/ui/tasks?principal=%22%3E%3Cscript%3Ealert(1)%3C/script%3E";
     let page = dashboard.send("GET", query, &headers, "").await.text().await.unwrap();
     assert!(!page.contains("<script>"), "what an address says is text as well");
+}
+
+/// `tests/browser/pictures` takes them.
+#[test]
+fn the_pictures_of_the_documentation_exist_and_are_small() {
+    const MAX_BYTES: u64 = 128 * 1024;
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut seen = std::collections::BTreeSet::new();
+    for (document, folder) in [("docs/dashboard.md", "docs"), ("README.md", ".")] {
+        let text = fs::read_to_string(root.join(document)).unwrap();
+        let images = text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(path, _)| path);
+        for image in images.filter(|path| path.ends_with(".png")) {
+            let file = root.join(folder).join(image);
+            let bytes =
+                fs::metadata(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display())).len();
+            assert!(bytes <= MAX_BYTES, "{image} has {bytes} bytes");
+            seen.insert(file.file_name().unwrap().to_owned());
+        }
+    }
+    assert!(seen.len() >= 6, "{seen:?}");
 }

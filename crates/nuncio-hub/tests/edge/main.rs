@@ -7,6 +7,7 @@ mod cards;
 mod connections;
 mod dashboard;
 mod found;
+mod playground;
 mod schema;
 mod telemetry;
 mod tls;

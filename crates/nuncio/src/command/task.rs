@@ -158,7 +158,14 @@ fn show(details: &TaskDetails, format: Format) -> Result<()> {
     if format == Format::Json {
         return output::json(details);
     }
-    let TaskDetails { task, timeline, next, webhooks, upstream } = details;
+    let TaskDetails { task, timeline, next, webhooks, upstream, remote, lease, parents, children, delegated } =
+        details;
+    let list = |ids: &[String]| Some(ids.join(" ")).filter(|ids| !ids.is_empty());
+    let begun: Vec<_> = delegated.iter().map(|task| format!("{} ({})", task.id, task.agent)).collect();
+    let held = lease.as_ref().map(|turn| match &turn.lease {
+        Some(lease) => format!("{} until {}", lease.worker, lease.expires),
+        None => format!("none; waits in the mailbox until {}", turn.deadline),
+    });
     fields(&[
         ("task", Some(task.id.clone())),
         ("agent", Some(task.agent.clone())),
@@ -166,6 +173,11 @@ fn show(details: &TaskDetails, format: Format) -> Result<()> {
         ("principal", task.principal.clone()),
         ("tenant", task.tenant.clone()),
         ("since", Some(task.since.to_string())),
+        ("remote", remote.as_ref().map(|remote| format!("{} in {}", remote.task_id, remote.context_id))),
+        ("lease", held),
+        ("parents", list(parents)),
+        ("children", list(children)),
+        ("delegated", list(&begun)),
         ("upstream", upstream.as_ref().map(ToString::to_string)),
         ("state", Some(output::state(task.state).to_owned())),
     ])?;

@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::route::routes;
 
 routes! {
-    /// Shows the configuration in force, without secrets, and the origin of each value.
+    /// Shows the configuration in force, without secrets, the origin of each value, and the difference that the last
+    /// reload made.
     ShowConfig: GET "/config", "config.show" {} -> ConfigInForce;
 
     /// Reads the configuration again and applies its changes.
@@ -15,7 +16,9 @@ routes! {
         trail ConfigReloaded;
 }
 
-/// The configuration in force: `config`, and `origins` by key.
+/// The configuration in force: `config`, and `origins` by key. After a reload that changed something `lastReload` has
+/// its time (`at`) and its `changes`, each with `key`, `before` and `after`. `refused` has the time and the `problems` of
+/// the last reload, if it was refused.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigInForce(pub Value);
 

@@ -45,7 +45,7 @@ pub struct HubEvent {
     /// The number of the last event of a task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
-    /// The id of a delivery or a key.
+    /// The id of a delivery, a key or a trial.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     /// The change in a word: the health of an agent (`up`, `degraded`, `down`), the state of a delivery, or the kind
@@ -65,6 +65,8 @@ pub enum EventKind {
     Config,
     /// A row of the trail about something else.
     Trail,
+    /// Frames of a trial of the playground.
+    Trial,
     /// Events were missed: the position is too old, or of before a restart. Read the lists again.
     Reset,
 }

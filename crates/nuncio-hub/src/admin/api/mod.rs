@@ -27,11 +27,13 @@ mod delivery_hosts;
 mod error;
 mod events;
 mod health;
+mod hubs;
 mod invitations;
 mod keys;
 mod mailboxes;
 mod paging;
 mod path;
+mod playground;
 mod rooms;
 mod route;
 mod schema;
@@ -69,6 +71,7 @@ pub use self::{
     error::{ErrorBody, ErrorDetail, ErrorStatus},
     events::{EventKind, EventOptions, FollowEvents, HubEvent},
     health::{AgentStatus, HubHealth, ShowHealth},
+    hubs::{Diagnostics, HubInfo, HubList, ListHubs, ShowDiagnostics},
     invitations::{
         CreateInvitation, Invitation, InvitationWithCode, Invitations, ListInvitations, NewInvitation,
         RevokeInvitation,
@@ -84,6 +87,10 @@ pub use self::{
         TakenOver,
     },
     paging::{DEFAULT_PAGE_SIZE, ListRoute, MAX_PAGE_SIZE, Page, Paging},
+    playground::{
+        CancelTrial, FrameDirection, FrameValidity, ListTrials, NewTrial, SendTrial, ShowTrial, Trial,
+        TrialFrame, TrialMode, TrialSummary, Trials,
+    },
     rooms::{
         AddRoom, JoinSeat, LeaveSeat, ListRooms, NewRoom, RecordRoom, Recording, RecordingRequest,
         RemoveRoom, ResetRoom, Room, RoomArtifact, RoomDetails, RoomEvent, RoomMessage, RoomOptions,
@@ -98,7 +105,8 @@ pub use self::{
         StoreFigures, StoreKind, Warning, WarningKind,
     },
     tasks::{
-        CancelTask, EntryKind, EraseTasks, Erased, ErasureTarget, ListTasks, ShowTask, TaskDetails,
+        ArtifactPart, CancelTask, EntryKind, EraseTasks, Erased, ErasureTarget, ListTaskArtifacts, ListTasks,
+        PartKind, RemoteTask, ShowArtifactPart, ShowTask, TaskArtifact, TaskArtifacts, TaskDetails,
         TaskFilter, TaskPage, TaskSummary, TimelineEntry, TimelineOptions, Webhook,
     },
     trail::{ListTrail, TrailFilter, TrailPage, TrailRow, What},

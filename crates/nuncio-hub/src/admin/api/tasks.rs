@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
 
 use super::{
+    mailboxes::MailboxTurn,
     paging::{ListRoute, MAX_PAGE_SIZE, Page, Paging},
     route::routes,
     schema::{TaskStateName, Time},
@@ -18,6 +19,17 @@ routes! {
     /// Shows a task: its timeline and its webhooks.
     ShowTask: GET "/tasks/{id}", "tasks.show" { path id, query options: TimelineOptions, } -> TaskDetails,
         redact TaskDetails::redact;
+
+    /// Lists the artifacts of a task and their parts, without their content.
+    ListTaskArtifacts: GET "/tasks/{id}/artifacts", "tasks.artifacts" { path id, } -> TaskArtifacts;
+
+    /// Shows a part of an artifact with its content, in the form of 1.0. It belongs to the caller: read it only if
+    /// necessary. A viewer gets none.
+    ShowArtifactPart: GET "/tasks/{id}/artifacts/{artifact}/parts/{number}", "tasks.artifactPart" {
+        path id,
+        path artifact,
+        path number,
+    } -> ArtifactPart, redact ArtifactPart::redact;
 
     /// Cancels a task of any caller.
     CancelTask: POST "/tasks/{id}:cancel", "tasks.cancel" { path id, } -> TaskSummary, trail TaskCanceled;
@@ -129,6 +141,84 @@ pub struct TaskDetails {
     /// The memo of the task, such as the ids of the remote agent, if it is JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream: Option<Value>,
+    /// The task at the remote agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteTask>,
+    /// The message of it that waits in a mailbox, or that a worker has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<MailboxTurn>,
+    /// The ids of tasks that it refers to; at most 20.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parents: Vec<String>,
+    /// The ids of tasks that refer to it; at most 20.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<String>,
+    /// The tasks that its agent has begun at other agents of this hub, in its conversation; the latest ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delegated: Vec<TaskSummary>,
+}
+
+/// The ids of a task at a remote agent.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RemoteTask {
+    pub task_id: String,
+    pub context_id: String,
+    /// The address at which it was begun, without its query.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+}
+
+/// The artifacts of a task.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TaskArtifacts {
+    pub artifacts: Vec<TaskArtifact>,
+}
+
+/// An artifact, without its content.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TaskArtifact {
+    pub id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    pub parts: Vec<ArtifactPart>,
+}
+
+/// A part of an artifact.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ArtifactPart {
+    /// Its number in the artifact, from 1.
+    pub number: usize,
+    pub kind: PartKind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filename: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub media_type: Option<String>,
+    /// Size of its content in bytes.
+    pub bytes: usize,
+    /// The part in the form of 1.0; only of a single part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<Value>,
+}
+
+impl ArtifactPart {
+    /// Removes the content.
+    fn redact(&mut self) {
+        self.part = None;
+    }
+}
+
+/// Kinds of content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PartKind {
+    Text,
+    /// The bytes of a file.
+    Raw,
+    /// The address of a file.
+    Url,
+    Data,
 }
 
 impl TaskDetails {

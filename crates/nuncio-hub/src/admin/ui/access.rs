@@ -1,4 +1,7 @@
-//! API keys: created, rotated, revoked. A secret is shown on one page, once.
+//! API keys: created, rotated, revoked; a secret is shown on one page, once. Callers that ask for consent, and refused
+//! ones.
+
+use std::cmp::Reverse;
 
 use askama::Template;
 use axum::extract::Path;
@@ -13,10 +16,15 @@ use super::{
 };
 use crate::{
     admin::{
+        access,
         api::{
-            CreateKey, DeleteKey, Key, KeyRotation, KeyWithSecret, ListKeys, NewKey, RevokeKey, RotateKey,
+            AcceptAccess, AccessCaller, AccessFilter, AccessState, BlockAccess, CallerAccess, CreateKey,
+            DeclineAccess, DeleteKey, Key, KeyRotation, KeyWithSecret, ListAccess, ListKeys, ListTrail,
+            NewKey, Paging, RevokeAccess, RevokeKey, RotateKey, TrailFilter, What,
         },
         keys,
+        problem::AdminProblem,
+        trail,
     },
     clock,
 };
@@ -66,11 +74,61 @@ impl KeyRow {
     }
 }
 
+/// A caller of an agent that asks for consent.
+struct CallerRow {
+    agent: String,
+    agent_path: String,
+    principal: String,
+    /// The principal as it is sent back.
+    given: String,
+    tenant: Option<String>,
+    /// `waiting`, `accepted`, `declined` or `blocked`.
+    state: String,
+    since: String,
+    expires: Option<String>,
+    messages: usize,
+    task_path: Option<String>,
+}
+
+impl From<CallerAccess> for CallerRow {
+    fn from(access: CallerAccess) -> Self {
+        Self {
+            agent_path: format!("/ui/agents/{}", show::segment(&access.agent)),
+            agent: access.agent,
+            principal: show::cell(&access.principal),
+            given: access.principal,
+            tenant: access.tenant,
+            state: show::word(access.state),
+            since: access.since.to_string(),
+            expires: access.expires.map(|expires| expires.to_string()),
+            messages: access.messages,
+            task_path: access.tasks.first().map(|task| format!("/ui/tasks/{}", show::segment(task))),
+        }
+    }
+}
+
+/// A row of the trail about a caller that was refused.
+struct DenialRow {
+    at: String,
+    what: String,
+    count: u64,
+    who: String,
+    agent: String,
+}
+
+/// Number of callers and of denials on the page.
+const MAX_CALLERS: usize = 100;
+const MAX_DENIALS: usize = 5;
+
 #[derive(Template)]
 #[template(path = "ui/access.html")]
 struct AccessPage {
     shell: Shell,
     keys: Vec<KeyRow>,
+    waiting: Vec<CallerRow>,
+    decided: Vec<CallerRow>,
+    denials: Vec<DenialRow>,
+    asks: bool,
     is_volatile: bool,
 }
 
@@ -78,11 +136,67 @@ pub(super) async fn page(visit: Visit) -> Answer {
     let shell = visit.shell("Access", Area::Access).with_route(&ListKeys {}, Some("key list".to_owned()))?;
     let keys = visit.call(keys::list, ListKeys {}).await?;
     let now = clock::now();
+    // Those that wait first, however many are decided.
+    let waiting = callers(&visit, Some(AccessState::Waiting)).await?;
+    let mut decided = callers(&visit, None).await?;
+    decided.retain(|caller| caller.state != "waiting");
     render(&AccessPage {
+        asks: visit.state().fleet.all().iter().any(|agent| agent.asks()),
+        waiting,
+        decided,
+        denials: denials(&visit).await?,
         shell,
         is_volatile: keys.volatile,
         keys: keys.keys.into_iter().map(|key| KeyRow::new(key, now)).collect(),
     })
+}
+
+async fn callers(visit: &Visit, state: Option<AccessState>) -> Result<Vec<CallerRow>, AdminProblem> {
+    let paging = Paging { limit: Some(MAX_CALLERS), after: None };
+    let filter = AccessFilter { agent: None, state, paging };
+    let page = visit.call(access::list, ListAccess { filter }).await?;
+    Ok(page.callers.into_iter().map(CallerRow::from).collect())
+}
+
+/// The latest refusals of each kind, newest first.
+async fn denials(visit: &Visit) -> Result<Vec<DenialRow>, AdminProblem> {
+    let mut rows = Vec::new();
+    for what in [What::CredentialsRefused, What::AttemptsLimited, What::AgentDenied, What::OperationDenied] {
+        let paging = Paging { limit: Some(MAX_DENIALS), after: None };
+        let filter = TrailFilter { what: Some(what), paging, ..TrailFilter::default() };
+        rows.extend(visit.call(trail::list, ListTrail { filter }).await?.rows);
+    }
+    rows.sort_by_key(|row| Reverse(row.at));
+    let row = |row: crate::admin::api::TrailRow| DenialRow {
+        at: row.at.to_string(),
+        what: show::word(row.what),
+        count: row.count,
+        who: show::cell(&row.principal.or(row.peer.map(|peer| peer.to_string())).unwrap_or_default()),
+        agent: show::cell(&row.agent.unwrap_or_default()),
+    };
+    Ok(rows.into_iter().take(MAX_DENIALS).map(row).collect())
+}
+
+/// Decides about a caller of an agent that asks.
+pub(super) async fn decide(visit: Visit, Path(decision): Path<String>, form: Form) -> Answer {
+    let principal = form.required("principal")?.to_owned();
+    let caller =
+        AccessCaller { agent: form.required("agent")?.to_owned(), principal, tenant: form.text("tenant") };
+    let (done, decided) = match &*decision {
+        "accept" => ("accepted", visit.call(access::accept, AcceptAccess { caller }).await?),
+        "decline" => ("declined", visit.call(access::decline, DeclineAccess { caller }).await?),
+        "block" => ("blocked", visit.call(access::block, BlockAccess { caller }).await?),
+        "revoke" => {
+            ("asked anew at the next message", visit.call(access::revoke, RevokeAccess { caller }).await?)
+        }
+        _ => {
+            return Err(AdminProblem::not_found(
+                "there is no such decision: accept, decline, block or revoke",
+            )
+            .into());
+        }
+    };
+    visit.done(PAGE, format!("{} at {} is {done}.", show::cell(&decided.principal), decided.agent))
 }
 
 pub(super) async fn create(visit: Visit, form: Form) -> Answer {

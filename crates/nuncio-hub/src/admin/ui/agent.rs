@@ -27,35 +27,45 @@ use crate::admin::{
 const MAX_CARD_CHARS: usize = 128 * 1024;
 /// Maximum number of lines of two cards that are compared; the comparison takes the product of both numbers.
 const MAX_COMPARED_LINES: usize = 2000;
+/// Number of tasks on a page.
+const PAGE_SIZE: usize = 100;
 /// Number of the latest tasks.
 const LATEST: usize = 10;
 
 /// The tabs of an agent's page.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Tab {
+pub(super) enum Tab {
     Overview,
     Card,
+    Observed,
+    Tasks,
     Access,
     Setup,
 }
 
 impl Tab {
     /// The tabs with the ends of their paths and their names.
-    const ALL: [(Self, &'static str, &'static str); 4] = [
+    pub(super) const ALL: [(Self, &'static str, &'static str); 6] = [
         (Self::Overview, "", "Overview"),
         (Self::Card, "/card", "Card"),
+        (Self::Observed, "/observed", "Observed"),
+        (Self::Tasks, "/tasks", "Tasks"),
         (Self::Access, "/access", "Access"),
         (Self::Setup, "/setup", "Setup"),
     ];
 }
 
 /// The frame of all tabs.
-struct Head {
-    agent: AgentRow,
-    tab: Tab,
+pub(super) struct Head {
+    pub(super) agent: AgentRow,
+    pub(super) tab: Tab,
 }
 
-async fn head(visit: &Visit, name: &str, tab: Tab) -> Result<(Shell, Head, AgentDetails), AdminProblem> {
+pub(super) async fn head(
+    visit: &Visit,
+    name: &str,
+    tab: Tab,
+) -> Result<(Shell, Head, AgentDetails), AdminProblem> {
     let request = ShowAgent { name: name.to_owned() };
     let command = format!("agent show {}", quoted(name));
     let shell = visit
@@ -90,6 +100,29 @@ pub(super) async fn overview(visit: Visit, Path(name): Path<String>) -> Answer {
         head,
         rows: latest.tasks.into_iter().map(TaskRow::from).collect(),
     })
+}
+
+#[derive(Template)]
+#[template(path = "ui/agent_tasks.html")]
+struct AgentTasksPage {
+    shell: Shell,
+    head: Head,
+    rows: Vec<TaskRow>,
+    next: Option<String>,
+}
+
+pub(super) async fn tasks_tab(visit: Visit, Path(name): Path<String>) -> Answer {
+    let (_, head, _) = head(&visit, &name, Tab::Tasks).await?;
+    let paging = Paging { limit: Some(PAGE_SIZE), after: visit.query.text("after") };
+    let filter = TaskFilter { agent: Some(name.clone()), paging, ..TaskFilter::default() };
+    let request = ListTasks { filter };
+    let command = format!("task list --agent {}", quoted(&name));
+    let shell = visit
+        .shell(format!("Agent {}", show::cell(&name)), Area::Agents)
+        .with_route(&request, Some(command))?;
+    let page = visit.call(tasks::list, request).await?;
+    let next = page.next.map(|next| visit.with(&[("after", Some(&next))]));
+    render(&AgentTasksPage { shell, head, rows: page.tasks.into_iter().map(TaskRow::from).collect(), next })
 }
 
 /// A line of two cards: in both, or in one of them.

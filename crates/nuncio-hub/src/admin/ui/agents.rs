@@ -19,6 +19,8 @@ use crate::admin::{
 pub(super) struct AgentRow {
     pub(super) name: String,
     pub(super) path: String,
+    /// The name as a value in an address.
+    pub(super) query: String,
     pub(super) kind: String,
     pub(super) mode: String,
     pub(super) origin: String,
@@ -38,6 +40,7 @@ impl From<Agent> for AgentRow {
         let spoken = |interface: &Interface| format!("{} {}", interface.version, interface.binding);
         Self {
             path: format!("/ui/agents/{}", show::segment(&agent.name)),
+            query: show::segment(&agent.name),
             name: agent.name,
             kind: agent.kind,
             mode: show::word(agent.mode),

@@ -23,11 +23,30 @@ struct Setting {
     origin: String,
 }
 
+/// A key that the last reload has changed.
+struct Change {
+    key: String,
+    before: Option<String>,
+    after: Option<String>,
+}
+
+/// A reload that was refused.
+struct Refusal {
+    at: String,
+    problems: Vec<String>,
+}
+
+/// Maximum length of the problems of a refused reload.
+const MAX_PROBLEM_CHARS: usize = 8 * 1024;
+
 #[derive(Template)]
 #[template(path = "ui/config.html")]
 struct ConfigPage {
     shell: Shell,
     settings: Vec<Setting>,
+    reloaded: Option<String>,
+    changes: Vec<Change>,
+    refusal: Option<Refusal>,
 }
 
 pub(super) async fn page(visit: Visit) -> Answer {
@@ -52,7 +71,34 @@ pub(super) async fn page(visit: Visit) -> Answer {
         key: show::cell(&key),
         value: show::cell(&value),
     });
-    render(&ConfigPage { settings: settings.collect(), shell })
+    let last = &shown["lastReload"];
+    let refused = &shown["refused"];
+    render(&ConfigPage {
+        settings: settings.collect(),
+        reloaded: last["at"].as_str().map(str::to_owned),
+        changes: last["changes"].as_array().into_iter().flatten().map(change).collect(),
+        refusal: refused["at"].as_str().map(|at| Refusal {
+            at: at.to_owned(),
+            problems: show::text(refused["problems"].as_str().unwrap_or_default(), MAX_PROBLEM_CHARS)
+                .lines()
+                .map(str::to_owned)
+                .collect(),
+        }),
+        shell,
+    })
+}
+
+fn change(change: &Value) -> Change {
+    let value = |value: &Value| match value {
+        Value::Null => None,
+        Value::String(text) => Some(show::cell(text)),
+        other => Some(show::cell(&other.to_string())),
+    };
+    Change {
+        key: show::cell(change["key"].as_str().unwrap_or_default()),
+        before: value(&change["before"]),
+        after: value(&change["after"]),
+    }
 }
 
 /// The values of a tree by their whole keys, such as `limits.rate.burst`.

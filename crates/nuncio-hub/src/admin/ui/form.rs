@@ -9,16 +9,40 @@ const MILLIS: i64 = 1000;
 
 /// The fields of a form or the parameters of an address.
 #[derive(Clone, Default)]
-pub(super) struct Form(Vec<(String, String)>);
+pub(super) struct Form {
+    fields: Vec<(String, String)>,
+    files: Vec<FormFile>,
+}
+
+/// A file of a form.
+#[derive(Clone)]
+pub(super) struct FormFile {
+    pub(super) name: String,
+    pub(super) media_type: String,
+    pub(super) bytes: Vec<u8>,
+}
 
 impl Form {
     pub(super) fn parse(bytes: &[u8]) -> Self {
-        Self(form_urlencoded::parse(bytes).into_owned().collect())
+        Self { fields: form_urlencoded::parse(bytes).into_owned().collect(), files: Vec::new() }
+    }
+
+    pub(super) fn push(&mut self, name: String, value: String) {
+        self.fields.push((name, value));
+    }
+
+    pub(super) fn push_file(&mut self, file: FormFile) {
+        self.files.push(file);
+    }
+
+    /// The files that were chosen.
+    pub(super) fn files(&self) -> &[FormFile] {
+        &self.files
     }
 
     /// The value of a field, if something was entered.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
-        let value = self.0.iter().find(|(field, _)| field == name).map(|(_, value)| value.trim());
+        let value = self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.trim());
         value.filter(|value| !value.is_empty())
     }
 
@@ -125,11 +149,11 @@ mod tests {
             ("yesterday", None),
             ("9223372036854775807d", None),
         ] {
-            let form = Form(vec![("since".to_owned(), text.to_owned())]);
+            let form = Form { fields: vec![("since".to_owned(), text.to_owned())], ..Form::default() };
             let expected = expected.map(|time| Timestamp::parse(time).unwrap());
             assert_eq!(form.past("since", now).ok().flatten(), expected, "{text}");
         }
-        let form = Form(vec![("expires".to_owned(), "1d".to_owned())]);
+        let form = Form { fields: vec![("expires".to_owned(), "1d".to_owned())], ..Form::default() };
         assert_eq!(
             form.future("expires", now).unwrap(),
             Some(Timestamp::parse("2026-11-19T12:00:00Z").unwrap())

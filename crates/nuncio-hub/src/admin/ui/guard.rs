@@ -20,7 +20,7 @@ use std::sync::Arc;
 use super::{
     Ui,
     form::Form,
-    login,
+    login, multipart,
     visit::{Refused, Visit},
 };
 use crate::admin::problem::AdminProblem;
@@ -125,7 +125,8 @@ async fn read_form(request: &mut Request) -> Result<Form, AdminProblem> {
     let bytes = to_bytes(body, MAX_FORM_BYTES).await.map_err(|_| {
         AdminProblem::too_large(format!("the form has more than {MAX_FORM_BYTES} bytes, or was cut off"))
     })?;
-    Ok(Form::parse(&bytes))
+    let content_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    multipart::read(content_type.unwrap_or_default(), &bytes).unwrap_or_else(|| Ok(Form::parse(&bytes)))
 }
 
 /// True if the browser says that a page of this very origin makes the request. `Sec-Fetch-Site` cannot be set by a

@@ -21,8 +21,15 @@ mod delivery;
 mod form;
 mod guard;
 mod login;
+mod mailbox;
+mod mailboxes;
+mod multipart;
+mod observed;
 mod overview;
+mod playground;
 mod raw;
+mod room;
+mod rooms;
 mod search;
 pub(crate) mod session;
 mod shell;
@@ -106,10 +113,16 @@ pub(super) fn router(
         .route("/ui/tasks/{id}/cancel", post(task::cancel))
         .route("/ui/tasks/{id}/content", post(task::show_content))
         .route("/ui/tasks/{id}/export", post(task::export))
+        .route("/ui/tasks/{id}/notify", post(task::notify))
+        .route("/ui/tasks/{id}/artifacts/{artifact}/{number}", get(task::download))
         .route("/ui/contexts/{id}", get(context::page))
         .route("/ui/agents", get(agents::page).post(agents::add))
         .route("/ui/agents/{name}", get(agent::overview))
         .route("/ui/agents/{name}/card", get(agent::card))
+        .route("/ui/agents/{name}/observed", get(observed::page))
+        .route("/ui/agents/{name}/audit", post(observed::audit))
+        .route("/ui/agents/{name}/report", get(observed::report))
+        .route("/ui/agents/{name}/tasks", get(agent::tasks_tab))
         .route("/ui/agents/{name}/access", get(agent::access))
         .route("/ui/agents/{name}/setup", get(agent::setup))
         .route("/ui/agents/{name}/refresh", post(agent::refresh))
@@ -122,13 +135,26 @@ pub(super) fn router(
         .route("/ui/deliveries/{id}", get(delivery::page))
         .route("/ui/deliveries/{id}/replay", post(delivery::replay))
         .route("/ui/access", get(access::page).post(access::create))
+        .route("/ui/access/callers/{decision}", post(access::decide))
         .route("/ui/access/{id}/rotate", post(access::rotate))
         .route("/ui/access/{id}/revoke", post(access::revoke))
         .route("/ui/access/{id}/delete", post(access::delete))
+        .route("/ui/mailboxes", get(mailboxes::page))
+        .route("/ui/mailboxes/{name}", get(mailbox::page))
+        .route("/ui/mailboxes/{name}/take-over", post(mailbox::take_over))
+        .route("/ui/mailboxes/{name}/retry", post(mailbox::retry))
+        .route("/ui/mailboxes/{name}/rotate", post(mailbox::rotate))
+        .route("/ui/rooms", get(rooms::page))
+        .route("/ui/rooms/{name}", get(room::page))
+        .route("/ui/rooms/{name}/content", post(room::show_content))
+        .route("/ui/rooms/{name}/reset", post(room::reset))
+        .route("/ui/try", get(playground::page).post(playground::send))
+        .route("/ui/try/{id}/cancel", post(playground::cancel))
         .route("/ui/trail", get(trail::page))
         .route("/ui/config", get(config::page))
         .route("/ui/config/reload", post(config::reload))
         .route("/ui/system", get(system::page))
+        .route("/ui/system/diagnostics", get(system::diagnostics))
         .route("/ui/search", get(search::page))
         .route("/ui/api/{*path}", get(raw::page))
         .route("/ui/theme", post(login::choose_theme))

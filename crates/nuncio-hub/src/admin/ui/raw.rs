@@ -12,7 +12,7 @@ use crate::admin::problem::AdminProblem;
 /// Serves `/ui/api/v1/…` as `/api/v1/…`. The content of tasks is on their pages alone, where asking for it leaves a
 /// row in the trail.
 pub(super) async fn page(visit: Visit, mut request: Request) -> Answer {
-    if visit.query.get("content") == Some("true") {
+    if visit.query.get("content") == Some("true") || request.uri().path().contains("/parts/") {
         return Err(AdminProblem::forbidden(
             "content is not shown here: open the page of the task and choose \"Show content\", or \"Export\"",
         )

@@ -78,6 +78,9 @@ pub(super) enum Area {
     Overview,
     Tasks,
     Agents,
+    Try,
+    Mailboxes,
+    Rooms,
     Deliveries,
     Access,
     Trail,
@@ -87,10 +90,13 @@ pub(super) enum Area {
 
 impl Area {
     /// The entries of the navigation: the area, its path and its name.
-    pub(super) const ALL: [(Self, &'static str, &'static str); 8] = [
+    pub(super) const ALL: [(Self, &'static str, &'static str); 11] = [
         (Self::Overview, "/ui", "Overview"),
         (Self::Tasks, "/ui/tasks", "Tasks"),
         (Self::Agents, "/ui/agents", "Agents"),
+        (Self::Try, "/ui/try", "Try"),
+        (Self::Mailboxes, "/ui/mailboxes", "Mailboxes"),
+        (Self::Rooms, "/ui/rooms", "Rooms"),
         (Self::Deliveries, "/ui/deliveries", "Deliveries"),
         (Self::Access, "/ui/access", "Access"),
         (Self::Trail, "/ui/trail", "Trail"),

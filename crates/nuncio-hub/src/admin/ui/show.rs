@@ -8,6 +8,12 @@ use url::form_urlencoded;
 /// Maximum length of a text in a list.
 pub(super) const MAX_CELL_CHARS: usize = 200;
 
+/// Maximum length of the name of a download.
+const MAX_FILE_NAME: usize = 64;
+
+/// Maximum depth of indentation.
+const MAX_INDENT: usize = 16;
+
 /// The word of a state, such as `working`.
 pub(super) fn state(state: TaskState) -> String {
     state.as_str().trim_start_matches("TASK_STATE_").to_lowercase().replace('_', "-")
@@ -59,9 +65,65 @@ pub(super) fn segment(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
 }
 
+/// The name of a file for a download: plain letters only, so that no browser or system reads anything into it.
+pub(super) fn file_name(text: &str) -> String {
+    let plain = text.chars().filter(|char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_' | '.'));
+    let name: String = plain.take(MAX_FILE_NAME).collect();
+    name.trim_matches('.').to_owned()
+}
+
 /// JSON over several lines, with the same care.
 pub(super) fn json(value: &impl Serialize, max_chars: usize) -> String {
     text(&serde_json::to_string_pretty(value).unwrap_or_default(), max_chars)
+}
+
+/// A text of JSON over several lines: only the white space between its tokens is changed. Other text stays as it is.
+pub(super) fn indented(text: &str) -> String {
+    let (mut shown, mut depth, mut is_string, mut is_escaped) = (String::new(), 0usize, false, false);
+    let line = |shown: &mut String, depth: usize| {
+        shown.push('\n');
+        shown.extend(std::iter::repeat_n("  ", depth.min(MAX_INDENT)));
+    };
+    let mut chars = text.trim().chars().peekable();
+    if !matches!(chars.peek(), Some('{' | '[')) {
+        return text.to_owned();
+    }
+    while let Some(char) = chars.next() {
+        if is_string {
+            is_string = char != '"' || is_escaped;
+            is_escaped = char == '\\' && !is_escaped;
+            shown.push(char);
+            continue;
+        }
+        match char {
+            char if char.is_whitespace() => {}
+            '{' | '[' => {
+                shown.push(char);
+                while chars.next_if(|next| next.is_whitespace()).is_some() {}
+                if let Some(end) = chars.next_if(|next| matches!(next, '}' | ']')) {
+                    shown.push(end);
+                } else {
+                    depth += 1;
+                    line(&mut shown, depth);
+                }
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                line(&mut shown, depth);
+                shown.push(char);
+            }
+            ',' => {
+                shown.push(char);
+                line(&mut shown, depth);
+            }
+            ':' => shown.push_str(": "),
+            char => {
+                is_string = char == '"';
+                shown.push(char);
+            }
+        }
+    }
+    shown
 }
 
 /// A number of bytes.
@@ -95,6 +157,32 @@ mod tests {
         ] {
             let max = if given.starts_with('0') { 8 } else { 100 };
             assert_eq!(text(given, max), expected);
+        }
+    }
+
+    #[test]
+    fn json_is_indented_and_other_text_stays() {
+        for (given, expected) in [
+            (r#"{"a":[1,2],"b":{}}"#, "{\n  \"a\": [\n    1,\n    2\n  ],\n  \"b\": {}\n}"),
+            (r#"{"a":"x, {y}: \"z\\"}"#, "{\n  \"a\": \"x, {y}: \\\"z\\\\\"\n}"),
+            ("<html>, {", "<html>, {"),
+            ("]]", "]]"),
+            ("", ""),
+        ] {
+            assert_eq!(indented(given), expected);
+        }
+    }
+
+    #[test]
+    fn names_of_downloads_are_plain() {
+        for (given, expected) in [
+            ("report.pdf", "report.pdf"),
+            ("../../etc/passwd", "etcpasswd"),
+            ("invoice\u{202E}fdp.exe\"\r\nX: y", "invoicefdp.exeXy"),
+            ("...", ""),
+            ("Grüße", "Gre"),
+        ] {
+            assert_eq!(file_name(given), expected);
         }
     }
 

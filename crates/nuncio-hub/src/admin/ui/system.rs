@@ -1,6 +1,8 @@
-//! The hub itself: its build, its store, its memory, its addresses for programs.
+//! The hub itself: its build, its store, its memory, the hubs beside it, its addresses for programs.
 
 use askama::Template;
+use axum::response::IntoResponse as _;
+use http::header;
 
 use super::{
     shell::{Area, Shell, Theme},
@@ -8,7 +10,9 @@ use super::{
     visit::{Answer, Visit, render},
 };
 use crate::admin::{
-    api::{ShowStats, StatsOptions},
+    api::{HubInfo, ListHubs, ShowDiagnostics, ShowStats, StatsOptions},
+    diagnostics, hubs,
+    problem::AdminProblem,
     stats,
 };
 
@@ -25,6 +29,30 @@ struct SystemPage {
     limit: String,
     resident: Option<String>,
     streams: u64,
+    hubs: Vec<HubRow>,
+}
+
+/// A hub of the store.
+struct HubRow {
+    url: String,
+    listen: String,
+    version: String,
+    started: String,
+    seen: String,
+    is_this: bool,
+}
+
+impl From<HubInfo> for HubRow {
+    fn from(hub: HubInfo) -> Self {
+        Self {
+            url: show::cell(&hub.url),
+            listen: show::cell(&hub.listen),
+            version: show::cell(&hub.version),
+            started: hub.started.to_string(),
+            seen: hub.seen.to_string(),
+            is_this: hub.this,
+        }
+    }
 }
 
 pub(super) async fn page(visit: Visit) -> Answer {
@@ -43,5 +71,17 @@ pub(super) async fn page(visit: Visit) -> Answer {
         limit: size(stats.memory.limit),
         resident: stats.memory.resident.map(size),
         streams: stats.open_streams,
+        hubs: visit.call(hubs::list, ListHubs {}).await?.hubs.into_iter().map(HubRow::from).collect(),
     })
+}
+
+/// The state of the hub as a file.
+pub(super) async fn diagnostics(visit: Visit) -> Answer {
+    let collected = visit.call(diagnostics::show, ShowDiagnostics {}).await?;
+    let body = serde_json::to_vec_pretty(&collected).map_err(|_| AdminProblem::internal())?;
+    let headers = [
+        (header::CONTENT_TYPE, "application/json"),
+        (header::CONTENT_DISPOSITION, "attachment; filename=\"nuncio-diagnostics.json\""),
+    ];
+    Ok((headers, body).into_response())
 }

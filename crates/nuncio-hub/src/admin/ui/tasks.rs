@@ -42,6 +42,8 @@ pub(super) struct TaskRow {
     pub(super) principal: String,
     pub(super) context: String,
     pub(super) context_path: String,
+    /// The whole context as a value in an address.
+    pub(super) context_query: String,
     pub(super) state: String,
     pub(super) since: String,
     pub(super) last_event: u64,
@@ -56,6 +58,7 @@ impl From<TaskSummary> for TaskRow {
             id: task.id,
             agent: task.agent,
             principal: show::cell(task.principal.as_deref().unwrap_or("anonymous")),
+            context_query: show::segment(&task.context_id),
             context_path: format!("/ui/contexts/{}", show::segment(&task.context_id)),
             context: show::text(&task.context_id, MAX_CONTEXT_CHARS),
             state: show::state(task.state),

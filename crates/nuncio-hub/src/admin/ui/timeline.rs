@@ -10,7 +10,7 @@ const MIN_RUN: usize = 3;
 /// Maximum length of one shown part.
 const MAX_PART_CHARS: usize = 16 * 1024;
 /// Maximum length of all content on a page, so that it stays below a megabyte however it is escaped.
-const MAX_PAGE_CHARS: usize = 128 * 1024;
+pub(super) const MAX_PAGE_CHARS: usize = 128 * 1024;
 
 /// An entry, or a run of entries.
 pub(super) struct Group {
@@ -92,7 +92,7 @@ fn said(event: &Event, budget: &mut usize) -> Said {
     Said { speaker, parts: parts.into_iter().map(|part| shown_part(part, budget)).collect() }
 }
 
-fn shown_part(part: &Part, budget: &mut usize) -> ShownPart {
+pub(super) fn shown_part(part: &Part, budget: &mut usize) -> ShownPart {
     let name = part.filename.as_deref().map(|name| format!(" {}", show::cell(name))).unwrap_or_default();
     let media =
         part.media_type.as_deref().map(|media| format!(", {}", show::cell(media))).unwrap_or_default();

@@ -111,6 +111,14 @@ impl Visit {
         endpoint::call(self.state(), session.caller(), handler, request).await
     }
 
+    /// Refuses a viewer, for what is made of several calls of handlers.
+    pub(super) fn require_operator(&self) -> Result<(), AdminProblem> {
+        match self.session().ok_or_else(AdminProblem::signed_out)?.caller().role {
+            Role::Viewer => Err(AdminProblem::viewer()),
+            Role::Operator => Ok(()),
+        }
+    }
+
     /// Leaves a row in the trail for something that only operators may do.
     pub(super) fn note(&self, what: What, subject: &str) -> Result<(), AdminProblem> {
         let caller = self.session().ok_or_else(AdminProblem::signed_out)?.caller();

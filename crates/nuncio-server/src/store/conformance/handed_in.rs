@@ -111,7 +111,7 @@ pub async fn what_was_handed_in_is_adopted_and_forgotten_with_its_task<H: Handle
     let mut writer = Writer::open(&store, &ann, task, seq);
     let says = writer.entry(writer.message_event("more", &[]));
     let begun = StoredTurn { begun: true, ..turn("1") };
-    assert_eq!(writer.offer(Commit { turn: Some(begun), ..says }).await, Ok(()));
+    assert_eq!(writer.offer(says.attach(|with| with.turn = Some(begun))).await, Ok(()));
     assert_eq!(waiting(&*store, &query(None)).await, own[1..]);
     writer.status(TaskState::Completed, 2).await;
     assert_eq!(waiting(&*store, &query(None)).await, []);
@@ -159,7 +159,7 @@ pub async fn the_owner_sees_the_turns_that_wait<H: Handles>(handles: &H) {
     assert_eq!(commit_one(&*other, entry).await, Err(Refused::Held));
     let says = writers[0].entry(writers[0].message_event("more", &[]));
     let begun = StoredTurn { begun: true, ..turn("t-1-1") };
-    assert_eq!(writers[0].offer(Commit { turn: Some(begun), ..says }).await, Ok(()));
+    assert_eq!(writers[0].offer(says.attach(|with| with.turn = Some(begun))).await, Ok(()));
     assert_eq!(ids(waiting(&*mine, &query(Some(&["t-1"]))).await), ["t-1-2"]);
     writers[1].status(TaskState::Failed, 2).await;
     assert_eq!(ids(waiting(&*mine, &query(None)).await), ["t-1-2"], "an end ends them");

@@ -6,20 +6,21 @@ use nuncio_hub::{
     Hub,
     admin::api::{
         AcceptAccess, AccessCaller, AccessFilter, AccessState, AddAgent, AddRoom, AgentSettings, AuditAgent,
-        AuditRequest, BlockAccess, CancelTask, ChangeAgent, CreateAdminToken, CreateInvitation, CreateKey,
-        CreateMailbox, DeclineAccess, DeleteKey, DeliveryFilter, EnableMailbox, EraseTasks, ErasureTarget,
-        EventKind, EventOptions, FollowEvents, HubEvent, JoinSeat, KeyRotation, LeaveSeat, ListAccess,
-        ListAdminTokens, ListAgents, ListDeliveries, ListDeliveryHosts, ListInvitations, ListKeys,
-        ListMailboxes, ListRooms, ListTasks, ListTrail, MailboxRetry, MailboxRotation, NewAdminToken,
-        NewAgent, NewInvitation, NewKey, NewMailbox, NewRoom, OpenDashboard, Paging, PauseDeliveryHost,
-        RecordRoom, RecordingRequest, RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig,
-        ReloadOptions, RemoveAgent, RemoveMailbox, RemoveRoom, ReplayDelivery, ResetRoom, ResumeDeliveryHost,
-        RetryMailbox, RevokeAccess, RevokeAdminToken, RevokeInvitation, RevokeKey, Role, RoomEvent,
-        RoomOptions, RoomResetOptions, RotateKey, RotateMailbox, SayAtSeat, SeatJoin, SeatLeaving,
-        SeatOptions, SeatWords, ShowAbout, ShowAgent, ShowAgentHealth, ShowAudit, ShowConfig, ShowDelivery,
-        ShowDocument, ShowHealth, ShowKey, ShowMailbox, ShowRoom, ShowSeat, ShowStats, ShowTask,
-        StatsOptions, StoreKind, TakeOver, TakeOverLeases, TakeOverSeat, TaskFilter, TimelineOptions,
-        TrailFilter, WatchOptions, WatchRoom, What,
+        AuditRequest, BlockAccess, CancelTask, CancelTrial, ChangeAgent, CreateAdminToken, CreateInvitation,
+        CreateKey, CreateMailbox, DeclineAccess, DeleteKey, DeliveryFilter, EnableMailbox, EraseTasks,
+        ErasureTarget, EventKind, EventOptions, FollowEvents, HubEvent, JoinSeat, KeyRotation, LeaveSeat,
+        ListAccess, ListAdminTokens, ListAgents, ListDeliveries, ListDeliveryHosts, ListHubs,
+        ListInvitations, ListKeys, ListMailboxes, ListRooms, ListTaskArtifacts, ListTasks, ListTrail,
+        ListTrials, MailboxRetry, MailboxRotation, NewAdminToken, NewAgent, NewInvitation, NewKey,
+        NewMailbox, NewRoom, NewTrial, OpenDashboard, Paging, PauseDeliveryHost, RecordRoom,
+        RecordingRequest, RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig, ReloadOptions,
+        RemoveAgent, RemoveMailbox, RemoveRoom, ReplayDelivery, ResetRoom, ResumeDeliveryHost, RetryMailbox,
+        RevokeAccess, RevokeAdminToken, RevokeInvitation, RevokeKey, Role, RoomEvent, RoomOptions,
+        RoomResetOptions, RotateKey, RotateMailbox, SayAtSeat, SeatJoin, SeatLeaving, SeatOptions, SeatWords,
+        SendTrial, ShowAbout, ShowAgent, ShowAgentHealth, ShowArtifactPart, ShowAudit, ShowConfig,
+        ShowDelivery, ShowDiagnostics, ShowDocument, ShowHealth, ShowKey, ShowMailbox, ShowRoom, ShowSeat,
+        ShowStats, ShowTask, ShowTrial, StatsOptions, StoreKind, TakeOver, TakeOverLeases, TakeOverSeat,
+        TaskFilter, TimelineOptions, TrailFilter, WatchOptions, WatchRoom, What,
     },
     config::{self, Config},
 };
@@ -189,6 +190,21 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
     let options = TimelineOptions { content: Some(true), ..TimelineOptions::default() };
     client.refused(ShowTask { id: "t 1".to_owned(), options }, "there is no task t 1").await;
     client.refused(CancelTask { id: "t 1".to_owned() }, "there is no task t 1").await;
+    client.refused(ListTaskArtifacts { id: "t 1".to_owned() }, "there is no task t 1").await;
+    let part = |number: &str| ShowArtifactPart {
+        id: "t 1".to_owned(),
+        artifact: "a/b".to_owned(),
+        number: number.to_owned(),
+    };
+    client.refused(part("1"), "there is no task t 1").await;
+
+    assert!(client.ok(ListHubs {}).await.hubs[0].this);
+    assert!(client.ok(ShowDiagnostics {}).await.0["agents"]["agents"].is_array());
+    assert_eq!(client.ok(ListTrials {}).await.trials.len(), 0);
+    client.refused(SendTrial { trial: NewTrial::default() }, "expected one of agent").await;
+    client.refused(ShowTrial { id: "t".to_owned() }, "there is no trial t").await;
+    client.refused(CancelTrial { id: "t".to_owned() }, "there is no trial t").await;
+
     let target = ErasureTarget { principal: None, tenant: None, agent: None };
     assert_eq!(client.ok(EraseTasks { target }).await.erased, 0);
 
