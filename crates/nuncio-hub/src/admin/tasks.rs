@@ -22,7 +22,7 @@ use super::{
     endpoint::Reply,
     problem::AdminProblem,
 };
-use crate::fleet::ServedAgent;
+use crate::{agents, fleet::ServedAgent};
 
 pub(super) async fn list(
     state: Arc<AdminState>,
@@ -187,6 +187,7 @@ pub(super) async fn erase(
         }
     }
     state.mailboxes.erase(&whose).await?;
+    agents::forget_orphaned_rounds(&*state.store).await?;
     let subject = principal.unwrap_or_else(|| "anonymous callers".to_owned());
     Ok(Reply::new(Erased { erased }).subject(subject))
 }
