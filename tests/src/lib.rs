@@ -15,7 +15,7 @@
 //! [`between`] (a hub before it), [`transcript`] (what was observed, comparable between ways), [`process`] (children
 //! that end with the test), [`hub`] (the binary), [`receiver`] (of notifications, that does what it is told),
 //! [`forward`], [`forgetful`] and [`chance`] (what goes wrong), [`peer`] (the official SDKs), [`issuer`] (of tokens),
-//! [`mailbox`] (the hub of a worker),
+//! [`mailbox`] (the hub of a worker), [`provider`] (of models, by a script),
 //! [`webhook`] (our receiver), [`raw`] and [`http2`] (what no client would send).
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
 
@@ -31,6 +31,7 @@ pub mod issuer;
 pub mod mailbox;
 pub mod peer;
 pub mod process;
+pub mod provider;
 pub mod raw;
 pub mod receiver;
 pub mod transcript;
