@@ -5,6 +5,7 @@
 //! The server runs on one core and the generator on another, where `taskset` is there to pin them.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a table")]
 
+mod answers;
 mod attack;
 mod bare;
 mod bare_tonic;
@@ -44,8 +45,10 @@ use crate::{
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Parts that can be measured alone.
-const PARTS: [&str; 11] =
-    ["requests", "memory", "scale", "fanout", "chunks", "stores", "keys", "size", "push", "hub", "attack"];
+const PARTS: [&str; 12] = [
+    "requests", "memory", "scale", "fanout", "chunks", "stores", "keys", "size", "push", "hub", "attack",
+    "answers",
+];
 
 #[derive(Parser)]
 struct Args {
@@ -54,7 +57,7 @@ struct Args {
     /// A tenth of the time; for a first look.
     #[arg(long)]
     quick: bool,
-    /// Only these parts: requests, memory, scale, fanout, chunks, stores, keys, size, push, hub, attack.
+    /// Only these parts: requests, memory, scale, fanout, chunks, stores, keys, size, push, hub, attack, answers.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Requests in these bindings only.
@@ -116,6 +119,10 @@ enum Command {
     },
     /// A hub before an agent; started by the benchmark itself.
     Hub(hub::Between),
+    /// A hub with a model; started by the benchmark itself.
+    Model(answers::Modelled),
+    /// A provider of models; started by the benchmark itself.
+    Tokens,
     /// An agent that tells the time; started by the benchmark itself.
     Clock,
     /// An agent that cannot stream; started by the benchmark itself.
@@ -129,6 +136,8 @@ impl Command {
                 Box::pin(server::serve(subject, &data, push, key, memory_limit)).await
             }
             Self::Hub(between) => Box::pin(between.serve()).await,
+            Self::Model(modelled) => Box::pin(modelled.serve()).await,
+            Self::Tokens => answers::provide().await,
             Self::Clock => hub::clock().await,
             Self::Polled => hub::polled().await,
         }
@@ -183,6 +192,9 @@ async fn measure(args: &Args) -> Result<()> {
     }
     if wants("attack") {
         attack::measure(args, scale, &mut report).await?;
+    }
+    if wants("answers") {
+        answers::measure(args, &mut report).await?;
     }
     report.print();
     Ok(())
