@@ -5,6 +5,7 @@
 //! The server runs on one core and the generator on another, where `taskset` is there to pin them.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a table")]
 
+mod answers;
 mod attack;
 mod bare;
 mod bare_tonic;
@@ -45,9 +46,9 @@ use crate::{
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Parts that can be measured alone.
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 13] = [
     "requests", "memory", "scale", "fanout", "chunks", "stores", "keys", "size", "push", "hub", "attack",
-    "mailbox",
+    "mailbox", "answers",
 ];
 
 #[derive(Parser)]
@@ -57,8 +58,8 @@ struct Args {
     /// A tenth of the time; for a first look.
     #[arg(long)]
     quick: bool,
-    /// Only these parts: requests, memory, scale, fanout, chunks, stores, keys, size, push, hub, attack,
-    /// mailbox.
+    /// Only these parts: requests, memory, scale, fanout, chunks, stores, keys, size, push, hub, attack, mailbox,
+    /// answers.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Requests in these bindings only.
@@ -123,6 +124,10 @@ enum Command {
     },
     /// A hub before an agent; started by the benchmark itself.
     Hub(hub::Between),
+    /// A hub with a model; started by the benchmark itself.
+    Model(answers::Modelled),
+    /// A provider of models; started by the benchmark itself.
+    Tokens,
     /// An agent that tells the time; started by the benchmark itself.
     Clock,
     /// An agent that cannot stream; started by the benchmark itself.
@@ -136,6 +141,8 @@ impl Command {
                 Box::pin(server::serve(subject, &data, push, key, memory_limit, mailbox)).await
             }
             Self::Hub(between) => Box::pin(between.serve()).await,
+            Self::Model(modelled) => Box::pin(modelled.serve()).await,
+            Self::Tokens => answers::provide().await,
             Self::Clock => hub::clock().await,
             Self::Polled => hub::polled().await,
         }
@@ -193,6 +200,9 @@ async fn measure(args: &Args) -> Result<()> {
     }
     if wants("mailbox") {
         mailbox::measure(args, scale, &mut report).await?;
+    }
+    if wants("answers") {
+        answers::measure(args, &mut report).await?;
     }
     report.print();
     Ok(())

@@ -38,6 +38,13 @@ pub(crate) fn family(parent: u32) -> Result<Vec<u32>> {
     Ok(family)
 }
 
+/// Bytes that a process has caused to be written to the disk.
+pub(crate) fn written(pid: u32) -> Result<u64> {
+    let io = fs::read_to_string(format!("/proc/{pid}/io"))?;
+    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+    Ok(line.context("no write_bytes in /proc")?.trim().parse()?)
+}
+
 /// Resident memory, in bytes.
 pub(crate) fn rss(pid: u32) -> Result<u64> {
     memory(pid, "VmRSS:")

@@ -17,6 +17,7 @@
 //! [`forward`], [`forgetful`] and [`chance`] (what goes wrong), [`peer`] (the official SDKs), [`issuer`] (of tokens),
 //! [`mailbox`] (the hub of a worker), [`post_office`] (the hub with mailboxes and plain workers),
 //! [`torn`] (what lies between them and cuts),
+//! [`provider`] (of models, by a script),
 //! [`webhook`] (our receiver), [`raw`] and [`http2`] (what no client would send).
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
 
@@ -33,6 +34,7 @@ pub mod mailbox;
 pub mod peer;
 pub mod post_office;
 pub mod process;
+pub mod provider;
 pub mod raw;
 pub mod receiver;
 pub mod torn;

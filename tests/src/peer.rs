@@ -3,6 +3,7 @@
 use std::{net::TcpListener, path::PathBuf};
 
 use nuncio_protocol::Binding;
+use serde_json::Value;
 use tokio::process::Command;
 
 use crate::{
@@ -72,6 +73,16 @@ pub async fn check(client: &str, url: &str, binding: Binding, args: &[&str]) -> 
         }
     }
     report
+}
+
+/// Lets an official client talk to an agent; returns the lines of JSON that it printed, one for each message.
+///
+/// # Panics
+/// When it fails, with all that it said.
+pub async fn chat(url: &str, said: &[&str]) -> Vec<Value> {
+    let output = process::run(command("py1_chat", &[&[url], said].concat()), "").await;
+    assert!(output.code == Some(0), "{}{}", output.stdout, output.stderr);
+    output.stdout.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
 }
 
 /// An official server that runs.

@@ -32,7 +32,7 @@ pub(super) const TICK_INTERVAL: Duration = Duration::from_millis(5);
 pub(super) const TICKS: u32 = 400;
 
 /// Text before a time.
-pub(super) const TIME_PREFIX: &str = "it is ";
+pub(crate) const TIME_PREFIX: &str = "it is ";
 
 /// As a process beside the generator.
 pub(super) fn start() -> Result<Server> {
@@ -40,7 +40,7 @@ pub(super) fn start() -> Result<Server> {
 }
 
 /// Nanoseconds since 1970.
-pub(super) fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

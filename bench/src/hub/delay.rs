@@ -69,7 +69,7 @@ async fn follow(server: &Server) -> Result<Histogram<u64>> {
 }
 
 /// The times that were told.
-fn times(piece: &[u8]) -> impl Iterator<Item = u64> {
+pub(crate) fn times(piece: &[u8]) -> impl Iterator<Item = u64> {
     memchr::memmem::find_iter(piece, TIME_PREFIX).filter_map(|at| {
         let digits = piece[at + TIME_PREFIX.len()..].iter().take_while(|byte| byte.is_ascii_digit());
         digits.map(|byte| u64::from(byte - b'0')).reduce(|number, digit| number * 10 + digit)

@@ -15,7 +15,12 @@ use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 use anyhow::{Result, ensure};
 use nuncio_protocol::Binding;
 
-pub(crate) use self::{clock::serve as clock, middle::Between, polled::serve as polled};
+pub(crate) use self::{
+    clock::{TIME_PREFIX, now, serve as clock},
+    delay::times,
+    middle::Between,
+    polled::serve as polled,
+};
 use self::{
     delay::Delay,
     middle::{

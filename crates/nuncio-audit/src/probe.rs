@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use nuncio_protocol::{
-    AgentCard, CancelTaskRequest, ErrorKind, GetTaskRequest, ListTaskPushNotificationConfigsRequest,
+    AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, ErrorKind,
+    GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest,
     SubscribeToTaskRequest, TaskId, TaskPushNotificationConfig,
     op::{Call, Op},
 };
@@ -18,6 +19,9 @@ use crate::{
 
 /// The id of a task that does not exist.
 pub(crate) const UNKNOWN: &str = "00000000-0000-4000-8000-6e756e63696f";
+
+/// The id of a webhook that does not exist.
+pub(crate) const UNKNOWN_WEBHOOK: &str = "nuncio-audit-unknown";
 
 /// An interface under audit.
 #[derive(Debug)]
@@ -143,6 +147,16 @@ pub(crate) fn on_task(op: Op, id: &str) -> Call {
         Op::ListTaskPushNotificationConfigs => {
             let request = ListTaskPushNotificationConfigsRequest { task_id: task, ..Default::default() };
             Call::ListTaskPushNotificationConfigs(Box::new(request))
+        }
+        Op::GetTaskPushNotificationConfig => {
+            let (id, task_id) = (UNKNOWN_WEBHOOK.into(), task);
+            let request = GetTaskPushNotificationConfigRequest { task_id, id, ..Default::default() };
+            Call::GetTaskPushNotificationConfig(Box::new(request))
+        }
+        Op::DeleteTaskPushNotificationConfig => {
+            let (id, task_id) = (UNKNOWN_WEBHOOK.into(), task);
+            let request = DeleteTaskPushNotificationConfigRequest { task_id, id, ..Default::default() };
+            Call::DeleteTaskPushNotificationConfig(Box::new(request))
         }
         Op::ListTasks => Call::ListTasks(Box::default()),
         Op::GetExtendedAgentCard => Call::GetExtendedAgentCard(Box::default()),

@@ -17,7 +17,7 @@ pub(crate) use self::receiver::{Delivery, Receiver, is_repeated};
 use crate::{
     answer::{Answer, Typed},
     conversation::{message, send},
-    probe::{Probe, on_task},
+    probe::{Probe, UNKNOWN_WEBHOOK, on_task},
 };
 
 /// The credentials that a notification has to carry.
@@ -112,7 +112,7 @@ impl PushSeen {
                 Call::DeleteTaskPushNotificationConfig(Box::new(request))
             };
             self.ask(probe, "get", get(id.clone())).await;
-            self.ask(probe, "get-unknown", get(PushConfigId::from("nuncio-audit-unknown"))).await;
+            self.ask(probe, "get-unknown", get(PushConfigId::from(UNKNOWN_WEBHOOK))).await;
             self.ask(probe, "list", on_task(Op::ListTaskPushNotificationConfigs, task.as_str())).await;
             self.ask(probe, "delete", delete(id.clone())).await;
             self.ask(probe, "delete-again", delete(id.clone())).await;

@@ -227,6 +227,7 @@ impl Hub {
         let wake = Arc::new(move || woken.iter().for_each(Push::wake));
         let records = AgentRecords { store: Arc::clone(&store), vault };
         let registry = Registry::new(Arc::clone(&fleet), factory, records);
+        registry.set_tools(config.tools.clone()).await;
         for (name, error) in registry.configure(config.agents.clone(), false).await? {
             if config.agents.iter().any(|agent| agent.name == name) {
                 return Err(error.context(format!("the agent {name} cannot be served")));

@@ -35,6 +35,8 @@ mod identity;
 mod limits;
 mod listen;
 mod memory;
+#[cfg(test)]
+mod mutations;
 mod network;
 mod pipeline;
 mod playground;
@@ -57,6 +59,9 @@ mod trail;
 mod welcome;
 
 pub use nuncio_server::store::OpenError;
+
+#[doc(hidden)]
+pub use self::agents::fuzz_model_answer;
 
 pub use self::{
     admin::{Reloader, admin_token_file},

@@ -74,13 +74,16 @@ impl Live {
     }
 
     async fn serve(&self, config: &Config, anew: bool) -> Result<(), Problems> {
-        let failed = self.registry.configure(config.agents.clone(), anew).await;
-        let failed =
-            failed.map_err(|error| wrong(format!("the agents cannot be read from the store: {error}")))?;
-        match failed.first() {
-            Some((name, error)) => Err(wrong(format!("the agent {name} cannot be served: {error:#}"))),
-            None => Ok(()),
-        }
+        let tools_before = self.registry.set_tools(config.tools.clone()).await;
+        let problem = match self.registry.configure(config.agents.clone(), anew).await {
+            Ok(failed) => match failed.first() {
+                Some((name, error)) => format!("the agent {name} cannot be served: {error:#}"),
+                None => return Ok(()),
+            },
+            Err(error) => format!("the agents cannot be read from the store: {error}"),
+        };
+        self.registry.set_tools(tools_before).await;
+        Err(wrong(problem))
     }
 }
 

@@ -76,8 +76,9 @@ pub use self::{
     extension::Extension,
     memory::{GrowingReservation, MemoryAccount, MemoryUsage, MemoryUse},
     runtime::{
-        CommitObserver, Committed, DEFAULT_PACE, EarlierLimit, Emitter, ExecContext, Execution, Executor,
-        HandedTurn, HeldMessage, Limits, Retention, Runtime, RuntimeBuilder, TextStream, TurnEntry, TurnRun,
+        CommitObserver, Committed, DEFAULT_PACE, Earlier, EarlierLimit, Emitter, ExecContext, Execution,
+        Executor, HandedTurn, HeldMessage, Limits, Retention, Runtime, RuntimeBuilder, TextStream, TurnEntry,
+        TurnRun,
     },
     size::MAX_MEMO_BYTES,
     task_quota::{CountedTask, TaskQuota},

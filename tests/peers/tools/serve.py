@@ -1,6 +1,7 @@
 """A server of tools over standard input and output, with the official SDK: serve.py FOLDER
 
-Each call of a tool leaves a line in FOLDER/calls, so that tests can count them. While FOLDER/hang exists, `write` comes to no end.
+Each call of a tool leaves a line in FOLDER/calls, so that tests can count them. While FOLDER/hang exists, `read` and `write`
+come to no end.
 """
 
 import os
@@ -22,10 +23,16 @@ def note(line: str) -> None:
         os.fsync(calls.fileno())
 
 
+def hang() -> None:
+    while (folder / "hang").exists():
+        time.sleep(0.01)
+
+
 @server.tool(annotations=ToolAnnotations(readOnlyHint=True))
 def read(path: str) -> str:
     """Reads a file."""
     note(f"read {path}")
+    hang()
     return f"content of {path}"
 
 
@@ -33,9 +40,15 @@ def read(path: str) -> str:
 def write(path: str) -> str:
     """Writes a file."""
     note(f"write {path}")
-    while (folder / "hang").exists():
-        time.sleep(0.01)
+    hang()
     return f"written {path}"
+
+
+@server.tool()
+def remove(path: str) -> str:
+    """Removes a file."""
+    note(f"remove {path}")
+    return f"removed {path}"
 
 
 @server.tool()

@@ -3,13 +3,12 @@
 use nuncio_tests::{
     hub::{Hub, cli, cli_with_env},
     process::Output,
+    provider::Provider,
 };
 
 use crate::{
     administration::{administered, says},
-    directory, documents, json,
-    models::Provider,
-    path, text,
+    directory, documents, json, path, text,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,10 +114,24 @@ async fn a_model_is_added_and_answers() {
         cli_with_env(args, &[("NUNCIO_ADMIN", &*admin), ("NUNCIO_ADMIN_TOKEN_FILE", path(&file))]).await
     };
     let model = provider.model();
-    let added = ask(&["agent", "add", "poet", "--model", &model, "--tag", "verse"]).await;
+    let add = ["agent", "add", "poet", "--model", &model, "--tag", "verse"];
+    let with_key = [
+        ("NUNCIO_ADMIN", &*admin),
+        ("NUNCIO_ADMIN_TOKEN_FILE", path(&file)),
+        ("NUNCIO_AGENT_BEARER", "sk-s3cret"),
+    ];
+    let added = cli_with_env(&add, &with_key).await;
     assert_eq!(added.code, Some(0), "{added:?}");
     let sent = json(&cli(&["send", &hub.agent("poet"), "hello", "-o", "json"]).await);
     assert_eq!(sent["task"]["artifacts"][0]["parts"][0]["text"], "hello Ann", "{sent}");
+    let head = provider.heads().remove(0).to_ascii_lowercase();
+    assert!(head.contains("authorization: bearer sk-s3cret"), "{head}");
+    let card = cli(&["card", "get", &hub.agent("poet"), "-o", "json"]).await;
+    let shown = [ask(&["agent", "show", "poet", "-o", "json"]).await, card, ask(&["config", "show"]).await];
+    for said in shown.iter().map(|output| format!("{}{}", output.stdout, output.stderr)) {
+        assert!(!said.contains("sk-s3cret"), "{said}");
+    }
+    assert!(!hub.process.stderr().contains("sk-s3cret"), "the log has no key");
     says(&ask(&["agent", "set", "poet", "max_tokens=7"]).await, 0, &["poet is changed"]);
     let refused = ask(&["agent", "add", "other", "--model", "openai:"]).await;
     assert!(

@@ -7,10 +7,11 @@ use std::{fs, net::SocketAddr, path::PathBuf};
 use nuncio_tests::{
     hub::{binary, free_address, root},
     process::{self, Output, Process},
+    provider::Provider,
 };
 use tokio::process::Command;
 
-use crate::{directory, models::Provider, path};
+use crate::{directory, path};
 
 /// A command and its expected outcome.
 struct Step {

@@ -9,17 +9,14 @@ use std::{
 
 use nuncio_tests::{
     eventually,
-    hub::{Hub, cli, free_address, root},
+    hub::{Hub, cli, cli_with_env, free_address, root},
     process::Process,
+    provider::{Answer, Provider},
 };
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::{
-    directory, json as document,
-    models::{Answer, Provider, get},
-    path, text,
-};
+use crate::{directory, json as document, models::get, path, text};
 
 fn peers() -> PathBuf {
     let peers = std::env::var_os("NUNCIO_PEERS").map_or_else(|| root().join(".cache/peers"), PathBuf::from);
@@ -234,4 +231,119 @@ fn running_servers(folder: &Path) -> usize {
         (line.contains("serve.py") && line.contains(path(folder))).then_some(())
     });
     running.count()
+}
+
+/// A tool that its server calls read-only is called again after a kill; the task then goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_while_a_tool_reads_calls_it_again() {
+    let read = Answer::Call("files_read", json!({ "path": "/a" }));
+    let provider = Provider::scripted([read, Answer::Words("done", true)]).await;
+    let place = Place::new("tools-kill-reading", &provider, "");
+    fs::write(place.hang(), "").unwrap();
+    let hub = place.hub().await;
+    let id = text(&send(&hub, &["read", "--no-wait"]).await["id"]).to_owned();
+    eventually("the call", async || (place.calls().len() == 1).then_some(())).await;
+    kill(hub).await;
+    fs::remove_file(place.hang()).unwrap();
+    let hub = place.hub().await;
+    let task = until(&hub, &id, "TASK_STATE_COMPLETED").await;
+    assert_eq!(task["artifacts"][0]["parts"], json!([{ "text": "done" }]));
+    assert_eq!(place.calls(), ["read /a", "read /a"]);
+    assert_eq!(provider.prompts().len(), 2, "the model is not asked for the call again");
+}
+
+/// Of two calls the second is asked for when the hub is killed: the first has run, and does not run again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_between_two_calls_repeats_neither() {
+    let both = Answer::Calls(vec![
+        ("files_write", json!({ "path": "/a" })),
+        ("files_remove", json!({ "path": "/b" })),
+    ]);
+    let provider = Provider::scripted([both, Answer::Words("done", true)]).await;
+    let place = Place::new("tools-kill-between", &provider, "approve = [\"files.remove\"]");
+    let hub = place.hub().await;
+    let asked = send(&hub, &["write"]).await;
+    assert_eq!(asked["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{asked}");
+    assert_eq!(place.calls(), ["write /a"]);
+    kill(hub).await;
+    let hub = place.hub().await;
+    let task = send(&hub, &["yes", "--task", text(&asked["id"])]).await;
+    assert_eq!(task["artifacts"][0]["parts"][0]["text"], "done", "{task}");
+    assert_eq!(place.calls(), ["write /a", "remove /b"]);
+}
+
+/// A model that the API adds has tools of the file by their names, before and after a restart, and a change of the table
+/// is a change of the agent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_of_the_api_has_the_tools_of_the_file() {
+    let provider =
+        Provider::scripted([write(), Answer::Words("first", true), write(), Answer::Words("second", true)])
+            .await;
+    let place = Place::new("tools-api", &provider, "");
+    let token = place.folder.join("hub.token");
+    let config = place.config.clone();
+    let start = async || {
+        let admin = ["--admin", "127.0.0.1:0", "--admin-token-file", path(&token)];
+        let data = ["--data", path(&place.data), "--config", path(&config)];
+        Hub::of_agents("127.0.0.1:0", &[&admin[..], &data[..]].concat()).await
+    };
+    let operate = async |hub: &Hub, args: &[&str]| {
+        let admin = format!("http://{}", text(&hub.announced["admin"]["listen"]));
+        cli_with_env(args, &[("NUNCIO_ADMIN", &*admin), ("NUNCIO_ADMIN_TOKEN_FILE", path(&token))]).await
+    };
+    let hub = start().await;
+    let settings = place.folder.join("poet.json");
+    fs::write(&settings, json!({ "model": provider.model(), "tools": ["files"] }).to_string()).unwrap();
+    let add = async |hub: &Hub, name: &str| {
+        operate(hub, &["agent", "add", name, "--model", &provider.model(), "--settings", path(&settings)])
+            .await
+    };
+    let added = add(&hub, "poet").await;
+    assert_eq!(added.code, Some(0), "{added:?}");
+    let ask = async |hub: &Hub| {
+        document(&cli(&["send", &hub.agent("poet"), "go", "-o", "json"]).await)["task"].clone()
+    };
+    assert_eq!(ask(&hub).await["artifacts"][0]["parts"][0]["text"], "first");
+    kill(hub).await;
+    let hub = start().await;
+    assert_eq!(ask(&hub).await["artifacts"][0]["parts"][0]["text"], "second");
+    assert_eq!(place.calls(), ["write /a", "write /a"]);
+    fs::write(&settings, json!({ "tools": ["other"] }).to_string()).unwrap();
+    let refused = add(&hub, "other").await;
+    assert!(
+        refused.code != Some(0) && refused.stderr.contains("there are no tools of the name other"),
+        "{refused:?}"
+    );
+}
+
+/// The calls of tools of a task that asks are erased with its caller.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_reaches_the_calls_of_a_task_that_asks() {
+    let provider = Provider::scripted([Answer::Call("files_write", json!({ "path": "/of-ann" }))]).await;
+    let place = Place::new("tools-erase", &provider, "approve = [\"files.write\"]");
+    let token = place.folder.join("hub.token");
+    let admin = ["--admin", "127.0.0.1:0", "--admin-token-file", path(&token)];
+    let data = ["--data", path(&place.data), "--config", path(&place.config)];
+    let mut hub = Hub::of_agents("127.0.0.1:0", &[&admin[..], &data[..]].concat()).await;
+    let asked = send(&hub, &["write"]).await;
+    assert_eq!(asked["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{asked}");
+    let address = format!("http://{}", text(&hub.announced["admin"]["listen"]));
+    let env = [("NUNCIO_ADMIN", &*address), ("NUNCIO_ADMIN_TOKEN_FILE", path(&token))];
+    assert_eq!(rounds(&place.data).await, "1", "the call that it asks about");
+    let erased = cli_with_env(&["erase", "--anonymous", "--yes"], &env).await;
+    assert_eq!(erased.code, Some(0), "{erased:?}");
+    hub.process.signal("TERM").await;
+    hub.process.end().await;
+    assert_eq!(rounds(&place.data).await, "0", "no record of the calls is left");
+}
+
+/// The number of records of calls in a store.
+async fn rounds(data: &Path) -> String {
+    let count = "import sqlite3, sys; store = sqlite3.connect(sys.argv[1]); \
+                 print(store.execute(\"SELECT count(*) FROM records WHERE kind = 'model-rounds'\").fetchone()[0])";
+    let mut command = Command::new(peers().join("py/bin/python"));
+    command.args(["-c", count, path(data)]);
+    let output = nuncio_tests::process::run(command, "").await;
+    assert_eq!(output.code, Some(0), "{output:?}");
+    output.stdout.trim().to_owned()
 }

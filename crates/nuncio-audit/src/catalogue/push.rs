@@ -7,7 +7,7 @@ checks! { PUSH Push "push"
     "A created webhook is returned with its id"
     "Clients cannot read or delete it later."
     "Return the stored configuration, with an id made by the agent if there was none.";
-    "get" Must [157] ("3.1.8", "7.6") Push Interface ANY
+    "get" Must [156 157] ("3.1.8", "7.6") Push Interface ANY
     "A webhook can be read, and an unknown one is not found"
     "Clients cannot check that they will be notified."
     "Return the stored configuration, and TaskNotFoundError for an unknown id.";
@@ -63,7 +63,7 @@ checks! { ISOLATION Isolation "isolation"
     "Callers can take part in the conversations of others."
     "Look tasks up by caller and id, and answer as for an id that does not exist.";
     "push" Must [86 87 88 89] ("13.1", "4.5") Key Interface ANY
-    "Webhooks of the task of another caller cannot be listed"
+    "Webhooks of the task of another caller cannot be made, read or deleted"
     "Callers can redirect the results of others to themselves."
     "Look tasks up by caller and id, and answer as for an id that does not exist.";
     "list" Must [90] ("13.1", "") Key Interface ANY

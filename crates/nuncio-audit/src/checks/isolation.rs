@@ -2,7 +2,7 @@
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use nuncio_protocol::{
-    ListTasksRequest, TaskId,
+    DeleteTaskPushNotificationConfigRequest, ListTasksRequest, TaskId,
     op::{Call, Op},
 };
 use serde_json::Value;
@@ -11,7 +11,7 @@ use super::{Row, Run};
 use crate::{
     answer::{Answer, Said, Typed},
     conversation::to_task,
-    observed::{Checked, Observed},
+    observed::{Checked, Kind, Observed},
     outcome::Unseen,
     probe::{Probe, UNKNOWN, on_task},
     wire::Identity,
@@ -54,7 +54,8 @@ async fn unknown(foreign: &Foreign<'_>, op: Op) -> Checked {
     let id = task(foreign)?.as_str();
     let theirs = foreign.probe.call_by(Identity::Second, call(op, id)).await?;
     let none = foreign.probe.call_by(Identity::Second, call(op, UNKNOWN)).await?;
-    if let Said::Success(_) = &theirs.said {
+    // An agent that answers everything alike tells nothing: some delete what does not exist with success.
+    if let (Said::Success(_), false) = (&theirs.said, matches!(none.said, Said::Success(_))) {
         return Err(Observed::broken("the task of another caller is accessible")
             .seen(theirs.shown())
             .expecting(none.shown())
@@ -104,11 +105,44 @@ async fn subscribe(foreign: &Foreign<'_>) -> Checked {
     if foreign.probe.streams() { unknown(foreign, Op::SubscribeToTask).await } else { Ok(Observed::skip()) }
 }
 
+/// All operations on webhooks, the one that would leave something behind last: it is deleted if it was accepted.
 async fn push(foreign: &Foreign<'_>) -> Checked {
-    if foreign.probe.pushes() {
-        unknown(foreign, Op::ListTaskPushNotificationConfigs).await
-    } else {
-        Ok(Observed::skip())
+    if !foreign.probe.pushes() {
+        return Ok(Observed::skip());
+    }
+    let operations = [
+        Op::ListTaskPushNotificationConfigs,
+        Op::GetTaskPushNotificationConfig,
+        Op::DeleteTaskPushNotificationConfig,
+    ];
+    for op in operations {
+        let seen = unknown(foreign, op).await?;
+        if seen.kind != Kind::Met {
+            return Ok(seen);
+        }
+    }
+    let created = unknown(foreign, Op::CreateTaskPushNotificationConfig).await;
+    if created.is_err() {
+        delete_all(foreign).await;
+    }
+    created
+}
+
+/// Deletes the webhooks that the second caller finds at the task of the first.
+async fn delete_all(foreign: &Foreign<'_>) {
+    let Some(id) = foreign.task else { return };
+    let list = on_task(Op::ListTaskPushNotificationConfigs, id.as_str());
+    let Ok(answer) = foreign.probe.call_by(Identity::Second, list).await else { return };
+    let Some(Ok(Typed::PushConfigs(page))) = answer.success().map(|success| &success.typed) else { return };
+    for webhook in page.configs.iter().filter_map(|config| config.id.clone()) {
+        let request = DeleteTaskPushNotificationConfigRequest {
+            task_id: id.clone(),
+            id: webhook,
+            ..DeleteTaskPushNotificationConfigRequest::default()
+        };
+        let delete = Call::DeleteTaskPushNotificationConfig(Box::new(request));
+        // It is told in the finding that the webhook was accepted.
+        let _ = foreign.probe.call_by(Identity::Second, delete).await;
     }
 }
 

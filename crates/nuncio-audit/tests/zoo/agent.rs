@@ -68,12 +68,23 @@ impl Default for Behaviour {
 }
 
 /// An agent on a free port.
-#[derive(Debug)]
 pub(crate) struct Agent {
     pub(crate) address: SocketAddr,
     /// The number of messages that the agent worked on.
     pub(crate) executed: Arc<AtomicUsize>,
+    /// The tasks of the agent.
+    store: Arc<dyn Store>,
     serving: JoinHandle<()>,
+}
+
+impl Agent {
+    /// The number of tasks that are neither terminal nor wait for their caller.
+    pub(crate) async fn running(&self) -> usize {
+        let counts = self.store.count_tasks().await.unwrap();
+        let running =
+            counts.iter().filter(|count| !count.state.is_terminal() && !count.state.is_interrupted());
+        running.map(|count| usize::try_from(count.tasks).unwrap()).sum()
+    }
 }
 
 impl Drop for Agent {
@@ -118,6 +129,7 @@ pub(crate) async fn start(behaviour: Behaviour, breaker: Breaker) -> Agent {
     let executed = Arc::new(AtomicUsize::new(0));
     let worker = Worker { behaviour: behaviour.clone(), executed: Arc::clone(&executed) };
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let kept = Arc::clone(&store);
     let mut builder = Runtime::builder(card.clone(), worker).store(Arc::clone(&store));
     if card.capabilities.extended_agent_card == Some(true) {
         builder = builder.extended_card(card.clone());
@@ -140,7 +152,7 @@ pub(crate) async fn start(behaviour: Behaviour, breaker: Breaker) -> Agent {
             breaker::pass(breaker, request, next)
         }));
     let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-    Agent { address, executed, serving }
+    Agent { address, executed, store: kept, serving }
 }
 
 /// Takes the caller's word for its name; cards are open to all.

@@ -12,7 +12,7 @@ mod odd;
 use std::{collections::BTreeSet, sync::atomic::Ordering, time::Duration};
 
 use futures_util::{StreamExt as _, stream};
-use nuncio_audit::{AuditOptions, AuditResult, CATALOGUE, Level, PushOptions, Verdict, audit};
+use nuncio_audit::{Area, AuditOptions, AuditResult, CATALOGUE, Level, PushOptions, Verdict, audit};
 use nuncio_client::{Credentials, Egress};
 use url::Url;
 
@@ -122,6 +122,38 @@ fn every_check_has_a_case() {
     assert!(shown.iter().chain(&excused).all(|id| nuncio_audit::catalogue::find(id).is_some()));
 }
 
+/// The rows that an audit has to have: an area, and the requirements that its checks cover.
+const ROWS: &[(Area, &[u16])] = &[
+    (Area::Card, &[1, 2, 3, 84, 174, 175, 176, 177, 178, 182, 183, 185, 186, 187]),
+    (Area::Reach, &[4, 6, 44]),
+    (Area::Rpc, &[10, 25, 26, 27, 28, 29, 30, 31]),
+    (Area::Http, &[42, 43, 45, 46, 47, 48, 52, 55, 56, 57]),
+    (Area::Grpc, &[60, 61, 64, 65]),
+    (Area::Version, &[70, 71, 72, 73, 74]),
+    (Area::Errors, &[7, 40, 41, 112, 130, 145, 155]),
+    (Area::List, &[117, 118, 119, 121, 122, 125, 126]),
+    (Area::Undeclared, &[132, 153, 192]),
+    (Area::Extensions, &[77, 78, 80, 81]),
+    (Area::Auth, &[84, 85, 90, 191]),
+    (Area::Send, &[13, 14, 15, 16, 17, 18, 19, 20, 36, 37, 94, 96, 97, 101, 103, 105]),
+    (Area::Task, &[6, 98, 99, 111, 113, 114, 115, 116, 128, 129, 131, 144]),
+    (Area::Stream, &[38, 54, 133, 134, 135, 136, 137, 138, 140, 141, 147, 148, 149, 150]),
+    (Area::Push, &[154, 156, 157, 158, 159, 160, 161, 162, 163, 164, 166, 168]),
+    (Area::Isolation, &[86, 87, 88, 89, 90]),
+];
+
+#[test]
+fn the_catalogue_covers_every_row() {
+    for (area, requirements) in ROWS {
+        let checks = CATALOGUE.iter().filter(|check| check.area == *area);
+        let covered: BTreeSet<u16> = checks.flat_map(|check| check.requirements).copied().collect();
+        let missing: Vec<_> = requirements.iter().filter(|number| !covered.contains(number)).collect();
+        assert!(missing.is_empty(), "{area:?}: {missing:?}");
+    }
+    assert_eq!(ROWS.iter().map(|(area, _)| *area).collect::<Vec<_>>(), Area::ALL);
+    assert!(CATALOGUE.len() >= 95, "{}", CATALOGUE.len());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_correct_agent_breaks_nothing() {
     let agent = agent::start(Behaviour { pushes: true, ..Behaviour::default() }, WHOLE).await;
@@ -132,6 +164,7 @@ async fn a_correct_agent_breaks_nothing() {
     assert_eq!(lines(&result, &[Verdict::Fail, Verdict::Loose]), Vec::<String>::new());
     assert_eq!(result.interfaces.len(), 6);
     assert_eq!(result.left_running, Vec::<String>::new());
+    assert_eq!(agent.running().await, 0, "no task is left running");
     assert_eq!(result.messages_sent, 6 * 4);
     assert_eq!(
         agent.executed.load(Ordering::SeqCst),

@@ -26,7 +26,7 @@ use super::{
     mailboxes,
     problem::AdminProblem,
 };
-use crate::fleet::ServedAgent;
+use crate::{agents, fleet::ServedAgent};
 
 /// Maximum number of tasks that a task is shown to belong with.
 const MAX_RELATED: usize = 20;
@@ -228,6 +228,7 @@ pub(super) async fn erase(
         }
     }
     state.mailboxes.erase(&whose).await?;
+    agents::forget_orphaned_rounds(&*state.store).await?;
     let subject = principal.unwrap_or_else(|| "anonymous callers".to_owned());
     Ok(Reply::new(Erased { erased }).subject(subject))
 }

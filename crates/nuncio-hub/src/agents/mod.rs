@@ -31,6 +31,8 @@ mod upstream_auth;
 use nuncio_protocol::{AgentCard, AgentProvider};
 
 use self::label::Label;
+#[doc(hidden)]
+pub use self::model::fuzz_model_answer;
 #[cfg(test)]
 pub(crate) use self::toy::Toy;
 pub(crate) use self::{
@@ -46,6 +48,7 @@ pub(crate) use self::{
         LeaseView, MailboxOverview, Mailboxes, OpenRefusal, Opening, PoisonView, PullApi, RegisterApi,
         TurnView,
     },
+    model::forget_orphaned_rounds,
     room::{RoomDriver, SeatedAgents},
     routes::{KindRoute, RouteCall},
 };

@@ -2,22 +2,28 @@
 //!
 //! Keys that name files or programs of the hub's machine are refused: they can be set on the machine only.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value as Json};
 
 use super::{
-    Agent, AgentKind, AgentName, AgentOrigin, CardSource, Problem, Severity,
+    Agent, AgentKind, AgentName, AgentOrigin, CardSource, Problem, Severity, ToolServer,
     file::{Files, Findings, Node, Spot},
-    source::finish,
+    source::{finish, finish_with},
 };
 
 /// The refusal of kinds that only the file and the command line may have.
 const EXPECTED: &str = "expected an agent with a url, a model or a mailbox";
 
-/// Reads an agent.
+/// Reads an agent. A model may have the servers of tools of the hub's own file, which are `tools`.
 ///
 /// # Errors
 /// Lists all problems of the document.
-pub(crate) fn agent_from_api(name: &AgentName, given: &Map<String, Json>) -> Result<Agent, String> {
+pub(crate) fn agent_from_api(
+    name: &AgentName,
+    given: &Map<String, Json>,
+    tools: &BTreeMap<String, ToolServer>,
+) -> Result<Agent, String> {
     let mut tree = Node::table(Spot::Default);
     let path = ["agents".to_owned(), name.to_string()];
     // Read as if it came from the command line.
@@ -25,7 +31,7 @@ pub(crate) fn agent_from_api(name: &AgentName, given: &Map<String, Json>) -> Res
     if let Some(node) = Node::of(&Json::Object(given.clone()), &said) {
         tree.put(&path, node);
     }
-    let loaded = finish(tree, None, Files::sealed(), Findings::default());
+    let loaded = finish_with(tools, tree, None, Files::sealed(), Findings::default());
     let loaded = loaded.map_err(|problems| told(&path.join("."), &problems.0))?;
     let agent =
         loaded.config.agents.into_iter().next().ok_or("missing agent type; set its url, mailbox or model")?;
@@ -87,7 +93,8 @@ mod tests {
 
     fn read(given: Json) -> Result<Agent, String> {
         let Json::Object(given) = given else { panic!("expected an object, got {given}") };
-        agent_from_api(&"billing".parse().unwrap(), &given)
+        let files = ToolServer { url: "https://files.internal/mcp".parse().ok(), ..ToolServer::default() };
+        agent_from_api(&"billing".parse().unwrap(), &given, &BTreeMap::from([("files".to_owned(), files)]))
     }
 
     #[test]
@@ -111,6 +118,15 @@ mod tests {
         let agent = agent.unwrap();
         let AgentKind::Model(model) = agent.kind else { panic!("{agent:?}") };
         assert_eq!((model.target.name.as_str(), agent.origin), ("llama3", AgentOrigin::Api));
+    }
+
+    #[test]
+    fn a_model_has_the_tools_of_the_file_by_their_name() {
+        let agent =
+            read(json!({ "model": "openai:#x", "tools": ["files"], "approve": ["files.*"] })).unwrap();
+        let AgentKind::Model(model) = agent.kind else { panic!("{agent:?}") };
+        let [files] = &model.tool_servers[..] else { panic!("{model:?}") };
+        assert_eq!(files.name, "files");
     }
 
     #[test]
@@ -152,7 +168,11 @@ mod tests {
                 "instructions_file: names a file",
             ),
             (json!({ "model": "openai:#x", "auth": { "ca": ["/etc/passwd"] } }), "auth.ca: names a file"),
-            (json!({ "model": "openai:#x", "tools": ["files"] }), "tools: "),
+            (
+                json!({ "model": "openai:#x", "tools": ["other"] }),
+                "tools: there are no tools of the name other",
+            ),
+            (json!({ "model": "openai:#x", "tools": [{ "command": "rm" }] }), "tools"),
             (json!({ "mailbox": { "wait_hour": 1 } }), "wait_hour"),
             (json!({ "mailbox": {}, "url": "https://a.example" }), "expected only one of"),
             (json!({ "url": "https://a.example", "auth": { "bearer": ["s3cret"] } }), "auth.bearer: "),

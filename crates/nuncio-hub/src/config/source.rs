@@ -10,7 +10,7 @@ use std::{
 use serde_json::{Value as Json, json};
 
 use super::{
-    Config, Profile,
+    Config, Profile, ToolServer,
     agent::read_agents,
     file::{self, Files, Findings, Node, Origin, Problem, Problems, Severity, Spot, Value},
     rooms::seats,
@@ -202,6 +202,17 @@ impl Source {
 /// Checks a tree against the schema and reads the settings from it. It finds every mistake: a wrong value is
 /// left out, and valid settings are compared with each other.
 pub(super) fn finish(
+    tree: Node,
+    profile: Option<Profile>,
+    files: Files,
+    findings: Findings,
+) -> Result<Loaded, Problems> {
+    finish_with(&BTreeMap::new(), tree, profile, files, findings)
+}
+
+/// As [`finish`], for a document that may refer to servers of tools of another one.
+pub(super) fn finish_with(
+    tools: &BTreeMap<String, ToolServer>,
     mut tree: Node,
     profile: Option<Profile>,
     mut files: Files,
@@ -213,6 +224,7 @@ pub(super) fn finish(
     let Some(mut config) = config else { return Err(Problems(findings.problems)) };
     (config.agents, config.profile) = (agents, profile);
     tools::check(&tree, &mut findings);
+    config.tools.extend(tools.iter().map(|(name, server)| (name.clone(), server.clone())));
     tools::resolve(&mut config);
     let seats = seats(std::mem::take(&mut config.rooms), &tree, &mut findings);
     config.agents.extend(seats);

@@ -7,7 +7,10 @@ use serde_json::{Map, Value};
 
 pub(crate) use nuncio_server::push::Vault;
 
-use super::{ChangeRefusal, Desired, rooms, settings};
+use super::{
+    ChangeRefusal, Desired, rooms,
+    settings::{self, ToolServers},
+};
 use crate::{clock::now, config::AgentName};
 
 /// The kind of the records.
@@ -24,7 +27,7 @@ pub(crate) struct AgentRecords {
 
 impl AgentRecords {
     /// Reads all agents. A record that cannot be read is left out and logged.
-    pub(super) async fn all(&self) -> Result<BTreeMap<AgentName, Desired>, StoreError> {
+    pub(super) async fn all(&self, tools: &ToolServers) -> Result<BTreeMap<AgentName, Desired>, StoreError> {
         let mut all = BTreeMap::new();
         let mut after = None;
         loop {
@@ -32,7 +35,7 @@ impl AgentRecords {
                 RecordQuery { kind: KIND.into(), after: after.take(), limit: PAGE, ..RecordQuery::default() };
             let records = self.store.records(&query).await?;
             for record in &records {
-                match self.open(&record.key, &record.value, record.version) {
+                match self.open(&record.key, &record.value, record.version, tools) {
                     Ok((name, desired)) => drop(all.insert(name, desired)),
                     Err(why) => {
                         tracing::error!(name = record.key, %why, "an agent that the API added cannot be served")
@@ -46,13 +49,19 @@ impl AgentRecords {
         }
     }
 
-    fn open(&self, key: &str, value: &[u8], version: u64) -> Result<(AgentName, Desired), String> {
+    fn open(
+        &self,
+        key: &str,
+        value: &[u8],
+        version: u64,
+        tools: &ToolServers,
+    ) -> Result<(AgentName, Desired), String> {
         let text = std::str::from_utf8(value).map_err(|error| error.to_string())?;
         let vault = self.vault.as_ref().ok_or("there is no key to open it; start the hub with --key-file")?;
         let text = vault.open(&sealed_for(key), text).ok_or("it was sealed with another key")?;
         let given: Map<String, Value> = serde_json::from_str(&text).map_err(|error| error.to_string())?;
         let name = rooms::parse_name(key)?;
-        let agent = settings::read(&name, &given).map_err(|refused| format!("{refused:?}"))?;
+        let agent = settings::read(&name, &given, tools).map_err(|refused| format!("{refused:?}"))?;
         Ok((name, Desired { agent, given: Some((given, version)) }))
     }
 

@@ -106,6 +106,8 @@ struct RegistryState {
     added: BTreeMap<AgentName, Desired>,
     /// Providers of the configuration whose models are agents, and these agents as they were listed last.
     providers: BTreeMap<AgentName, (config::Agent, Vec<config::Agent>)>,
+    /// Servers of tools of the configuration.
+    tools: settings::ToolServers,
     /// Served, with these settings.
     made: BTreeMap<AgentName, config::Agent>,
 }
@@ -140,6 +142,12 @@ impl Registry {
         Self { fleet, factory, records, state: Mutex::default() }
     }
 
+    /// Sets the servers of tools that agents of the API may name; returns those before. They count from the next
+    /// [`Self::configure`] on.
+    pub(crate) async fn set_tools(&self, tools: settings::ToolServers) -> settings::ToolServers {
+        std::mem::replace(&mut self.state.lock().await.tools, tools)
+    }
+
     /// Serves these agents, and those added by the API. With `anew`, all agents are rebuilt, because a
     /// setting of the whole hub has changed. If one of these agents cannot be prepared, returns the errors
     /// and changes nothing. An agent of the API that cannot be prepared is left out.
@@ -149,7 +157,7 @@ impl Registry {
         anew: bool,
     ) -> Result<Vec<(AgentName, anyhow::Error)>, StoreError> {
         let mut state = self.state.lock().await;
-        let added = self.records.all().await?;
+        let added = self.records.all(&state.tools).await?;
         let (templates, agents): (Vec<_>, Vec<_>) =
             agents.into_iter().partition(|agent| agent.kind.is_template());
         let configured: BTreeMap<_, _> =
@@ -186,7 +194,7 @@ impl Registry {
     /// Serves the agents that were added on other hubs of the same store, too.
     pub(crate) async fn look(&self) -> Result<(), StoreError> {
         let mut state = self.state.lock().await;
-        state.added = self.records.all().await?;
+        state.added = self.records.all(&state.tools).await?;
         drain(self.follow(&mut state, false).await).await;
         Ok(())
     }
@@ -262,8 +270,8 @@ impl Registry {
         given: Map<String, Value>,
     ) -> Result<Added, ChangeRefusal> {
         rooms::check_is_agent(&given)?;
-        let agent = settings::read(name, &given)?;
         let mut state = self.state.lock().await;
+        let agent = settings::read(name, &given, &state.tools)?;
         if let Some(taken) = state.desired(name) {
             return Err(ChangeRefusal::Taken(taken.agent.origin));
         }
@@ -288,7 +296,7 @@ impl Registry {
         merge(&mut given, patch);
         rooms::check_is_agent(&given)?;
         let name = name.parse().map_err(ChangeRefusal::Invalid)?;
-        let agent = settings::read(&name, &given)?;
+        let agent = settings::read(&name, &given, &state.tools)?;
         self.keep(&mut state, agent, given, Expect::Version(version)).await
     }
 

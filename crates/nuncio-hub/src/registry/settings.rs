@@ -1,16 +1,25 @@
 //! Parses the settings that the API gets for an agent.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use super::{ChangeRefusal, rooms};
 pub(crate) use crate::config::AgentTable as Settings;
-use crate::config::{self, AgentName};
+use crate::config::{self, AgentName, ToolServer};
+
+/// The servers of tools of the hub's own file, by name. Models of the API may have them.
+pub(super) type ToolServers = BTreeMap<String, ToolServer>;
 
 /// Parses the settings.
 ///
 /// # Errors
 /// The wrong setting, and the expected value.
-pub(super) fn read(name: &AgentName, given: &Map<String, Value>) -> Result<config::Agent, ChangeRefusal> {
+pub(super) fn read(
+    name: &AgentName,
+    given: &Map<String, Value>,
+    tools: &ToolServers,
+) -> Result<config::Agent, ChangeRefusal> {
     if let Some(seat) = rooms::read(name, given) {
         return seat.map_err(ChangeRefusal::Invalid);
     }
@@ -22,5 +31,5 @@ pub(super) fn read(name: &AgentName, given: &Map<String, Value>) -> Result<confi
                 .to_owned(),
         ));
     }
-    config::agent_from_api(name, given).map_err(ChangeRefusal::Invalid)
+    config::agent_from_api(name, given, tools).map_err(ChangeRefusal::Invalid)
 }

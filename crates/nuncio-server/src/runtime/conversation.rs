@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use nuncio_protocol::{ContextId, Result, Role, Task, TaskId};
 
-use crate::store::{Scope, Store, TaskQuery};
+use crate::store::{Projection, Scope, Store, TaskPage, TaskQuery};
 
 /// The limits of a conversation that is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,6 +19,15 @@ impl Default for EarlierLimit {
     fn default() -> Self {
         Self { turns: 20, bytes: 200_000 }
     }
+}
+
+/// A conversation up to a task.
+#[derive(Clone, Debug, Default)]
+pub struct Earlier {
+    /// The newest tasks up to the limit, oldest first.
+    pub tasks: Vec<Task>,
+    /// The number of older tasks, which the limit leaves out.
+    pub left_out: usize,
 }
 
 /// The tasks of one agent and one caller.
@@ -45,10 +54,7 @@ impl Conversation {
         context_id: &ContextId,
         except: &TaskId,
         limit: EarlierLimit,
-    ) -> Result<Vec<Task>> {
-        if limit.turns == 0 {
-            return Ok(Vec::new());
-        }
+    ) -> Result<Earlier> {
         let query = TaskQuery {
             context_id: Some(context_id.clone()),
             except: Some(except.clone()),
@@ -58,10 +64,26 @@ impl Conversation {
             strict_bytes: true,
             ..TaskQuery::default()
         };
-        let mut tasks = self.store.tasks(&self.scope, &query).await?.tasks;
+        let page = match limit.turns {
+            0 => TaskPage { more: true, ..TaskPage::default() },
+            _ => self.store.tasks(&self.scope, &query).await?,
+        };
+        let mut tasks = page.tasks;
+        // Counted only for conversations beyond the limit.
+        let all = if page.more { self.count(query, except).await? } else { tasks.len() };
         keep_turns(&mut tasks, limit.turns);
         tasks.reverse();
-        Ok(tasks)
+        let left_out = all.saturating_sub(tasks.len());
+        Ok(Earlier { tasks, left_out })
+    }
+
+    /// The number of tasks of a context but for this one, which may not be stored yet.
+    async fn count(&self, query: TaskQuery, except: &TaskId) -> Result<usize> {
+        let nothing = Projection { artifacts: false, history: Some(0) };
+        let query = TaskQuery { count: true, limit: 1, without_artifacts: true, history: Some(0), ..query };
+        let total = self.store.tasks(&self.scope, &query).await?.total.unwrap_or_default();
+        let own = self.store.shown(&self.scope, except, nothing).await?;
+        Ok(total.saturating_sub(usize::from(own.is_some())))
     }
 }
 

@@ -11,7 +11,7 @@ use nuncio_protocol::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    conversation::{Conversation, EarlierLimit},
+    conversation::{Conversation, Earlier, EarlierLimit},
     emitter::Emitter,
 };
 
@@ -115,9 +115,17 @@ impl ExecContext {
     /// # Errors
     /// The store is unavailable.
     pub async fn earlier(&self, limit: EarlierLimit) -> Result<Vec<Task>> {
+        Ok(self.earlier_with_count(limit).await?.tasks)
+    }
+
+    /// As [`Self::earlier`], with the number of older tasks that the limit leaves out.
+    ///
+    /// # Errors
+    /// The store is unavailable.
+    pub async fn earlier_with_count(&self, limit: EarlierLimit) -> Result<Earlier> {
         match &self.conversation {
             Some(conversation) => conversation.earlier(&self.context_id, &self.task_id, limit).await,
-            None => Ok(Vec::new()),
+            None => Ok(Earlier::default()),
         }
     }
 }

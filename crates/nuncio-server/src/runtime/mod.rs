@@ -96,7 +96,7 @@ use self::{
 };
 pub use self::{
     builder::{Limits, RuntimeBuilder},
-    conversation::EarlierLimit,
+    conversation::{Earlier, EarlierLimit},
     emitter::Emitter,
     executor::{ExecContext, Execution, Executor},
     handover::{HandedTurn, TurnEntry, TurnRun},
@@ -390,7 +390,7 @@ impl Runtime {
         except: &TaskId,
         limit: EarlierLimit,
     ) -> Result<Vec<Task>> {
-        Conversation::new(&self.core.store, scope).earlier(context_id, except, limit).await
+        Ok(Conversation::new(&self.core.store, scope).earlier(context_id, except, limit).await?.tasks)
     }
 
     /// The number of live tasks; zero when nothing runs and no stream is open.

@@ -71,6 +71,43 @@ async fn a_follow_up_reads_what_was_before_its_task() {
     assert_eq!(told(&agent, "c", "last").await, "one | ask which? that");
 }
 
+/// Older tasks are counted, whether turns or bytes leave them out. The task itself never counts, stored or not.
+#[tokio::test(start_paused = true)]
+async fn what_the_limit_leaves_out_is_counted() {
+    for (turns, bytes, expected) in [
+        (20, 200_000, "3+0"),
+        (3, 200_000, "3+0"),
+        (2, 200_000, "2+1"),
+        (1, 200_000, "1+2"),
+        (0, 200_000, "0+3"),
+        (20, 100, "0+3"),
+    ] {
+        for is_stored_first in [false, true] {
+            let limit = EarlierLimit { turns, bytes };
+            let counts = ScriptedExecutor::new(move |cx: ExecContext, out| async move {
+                if is_stored_first {
+                    out.working().await?;
+                    out.flush().await?;
+                }
+                let earlier = cx.earlier_with_count(limit).await?;
+                let told = format!("{}+{}", earlier.tasks.len(), earlier.left_out);
+                out.artifact(Artifact::new("told", Part::text(told))).await.map(drop)
+            });
+            let store = FailingStore::waiting(MemoryStore::default());
+            let agent = Harness::of(card(), store, counts, |builder: RuntimeBuilder| builder.agent("a"));
+            for _ in 0..3 {
+                ask(&agent, "c", "hello").await;
+            }
+            ask(&agent.as_caller("bob"), "c", "another caller").await;
+            assert_eq!(
+                told(&agent, "c", "last").await,
+                expected,
+                "{turns} turns, {bytes} bytes, {is_stored_first}"
+            );
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn no_more_is_read_than_the_limit_says() {
     let large = "x".repeat(3_000);

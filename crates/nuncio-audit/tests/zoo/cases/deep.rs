@@ -1,9 +1,10 @@
 //! Broken webhooks, and callers that are not isolated.
 
+use axum::response::Response;
 use http::HeaderValue;
 use serde_json::{Value, json};
 
-use super::{Case, Depth, internal, send};
+use super::{Case, Depth, UNKNOWN, internal, json_response, send};
 use crate::{
     agent::{Behaviour, CALLER},
     breaker::{Asked, Breaker, Told, WHOLE},
@@ -117,15 +118,33 @@ macro_rules! mixed_up {
     }};
 }
 
+/// The second caller may make webhooks for every task that exists.
+fn accept_webhook(asked: &Asked) -> Option<Response> {
+    let is_second = asked.rpc() == "CreateTaskPushNotificationConfig"
+        && asked.header("authorization").contains("second")
+        && asked.json["params"]["taskId"] != UNKNOWN;
+    let made =
+        json!({ "taskId": asked.json["params"]["taskId"], "id": "w", "url": asked.json["params"]["url"] });
+    is_second
+        .then(|| json_response(200, &json!({ "jsonrpc": "2.0", "id": asked.json["id"], "result": made })))
+}
+
 fn isolation() -> Vec<Case> {
-    let mut push = mixed_up!("isolation.push", "ListTaskPushNotificationConfigs");
-    push.behaviour.pushes = true;
+    let pushes = |case: Case| Case { behaviour: Behaviour { pushes: true, ..case.behaviour }, ..case };
     vec![
         mixed_up!("isolation.get", "GetTask"),
         mixed_up!("isolation.cancel", "CancelTask"),
         mixed_up!("isolation.subscribe", "SubscribeToTask"),
         mixed_up!("isolation.send", "SendMessage"),
-        push,
+        pushes(mixed_up!("isolation.push", "ListTaskPushNotificationConfigs")),
+        // Of a webhook that is not there another caller learns that the task is.
+        pushes(mixed_up!("isolation.push", "GetTaskPushNotificationConfig")),
+        pushes(mixed_up!("isolation.push", "DeleteTaskPushNotificationConfig")),
+        Case {
+            depth: Depth::Key,
+            behaviour: Behaviour { needs_caller: true, card: super::operations::closed, ..pushing() },
+            ..send("isolation.push", Breaker { instead: Some(accept_webhook), ..WHOLE })
+        },
         mixed_up!("isolation.list", "ListTasks"),
     ]
 }

@@ -4,14 +4,11 @@ use std::{collections::BTreeSet, sync::Mutex, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::{Case, accepted, internal, send};
+use super::{Case, UNKNOWN, accepted, internal, send};
 use crate::{
     agent::Behaviour,
     breaker::{Asked, Breaker, Told, WHOLE},
 };
-
-/// The task that does not exist.
-const UNKNOWN: &str = "00000000-0000-4000-8000-6e756e63696f";
 
 /// Accepts messages that have to be refused.
 macro_rules! accepts {

@@ -44,6 +44,9 @@ pub(crate) const H1: (Binding, Version) = (Binding::HttpJson, Version::V1_0);
 pub(crate) const G1: (Binding, Version) = (Binding::Grpc, Version::V1_0);
 pub(crate) const J0: (Binding, Version) = (Binding::JsonRpc, Version::V0_3);
 
+/// The task that does not exist.
+pub(crate) const UNKNOWN: &str = "00000000-0000-4000-8000-6e756e63696f";
+
 /// A case that looks at the usual agent.
 pub(crate) fn look(check: &'static str, on: (Binding, Version), breaker: Breaker) -> Case {
     Case {

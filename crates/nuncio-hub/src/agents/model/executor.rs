@@ -145,8 +145,9 @@ impl ModelExecutor {
             Some(output) => output.clone(),
             None => output_form(cx)?,
         };
-        let earlier = cx.earlier(self.earlier).await?;
-        let (mut turns, omitted) = prompt::earlier_turns(&earlier, &dialects);
+        let earlier = cx.earlier_with_count(self.earlier).await?;
+        let (mut turns, unanswered) = prompt::earlier_turns(&earlier.tasks, &dialects);
+        let omitted = unanswered + earlier.left_out;
         turns.push(current);
         let tools = self.tools().await?;
         let prompt = Prompt {

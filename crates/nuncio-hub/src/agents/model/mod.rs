@@ -8,7 +8,8 @@
 //! Reading order: this file prepares an agent; `executor` answers one message, with `prompt` (messages as turns),
 //! `provider` (the connection), `dialect` (requests and answers of providers), `retry` (when to ask again), `progress` and
 //! `artifacts` (the answer as it grows) and `budget` (tokens per day); `tool_loop` calls the `tools` of the model in
-//! `rounds`, which outlive the hub; `status` is the health, `preflight` checks a configuration.
+//! `rounds`, which outlive the hub; `status` is the health, `preflight` checks a
+//! configuration, and `fuzz` reads answers of any bytes.
 //!
 //! **Invariant:** before its first token an answer may be asked for again, here or at another model; after it never,
 //! except by a restart of the hub, which replaces the artifact. Nothing of the caller but its message reaches the
@@ -19,6 +20,7 @@ mod artifacts;
 mod budget;
 mod dialect;
 mod executor;
+mod fuzz;
 mod listed;
 mod preflight;
 mod progress;
@@ -40,6 +42,9 @@ use nuncio_protocol::{AgentCard, AgentExtension, AgentSkill};
 use nuncio_server::{CallerPool, EarlierLimit, Runtime};
 use tokio_util::sync::CancellationToken;
 
+#[doc(hidden)]
+pub use self::fuzz::fuzz_model_answer;
+pub(crate) use self::rounds::forget_orphans as forget_orphaned_rounds;
 use self::{
     budget::Budget, executor::ModelExecutor, provider::Provider, status::ModelStatus, tools::Toolbox,
 };
@@ -95,8 +100,13 @@ impl Kind for Model {
         Ok(Prepared {
             upstream: Some(status),
             on_activate: Some(Box::new(move |_| {
-                // Of tasks that nobody has answered for half a year.
-                tokio::spawn(async move { expiry::forget(&*store, std::iter::once(rounds::KIND)).await });
+                tokio::spawn(async move {
+                    // Of tasks that nobody has answered for half a year.
+                    expiry::forget(&*store, std::iter::once(rounds::KIND)).await;
+                    if let Err(error) = rounds::forget_orphans(&*store).await {
+                        tracing::warn!(%error, "the calls of tools of tasks that are gone cannot be removed");
+                    }
+                });
                 tokio::spawn(stop.run_until_cancelled_owned(watching.run(every)));
             })),
             ..Prepared::durable(RuntimeSpec::new(builder))

@@ -12,10 +12,10 @@ use crate::telemetry::ModelSpan;
 const BYTES_PER_TOKEN: u64 = 4;
 
 /// The maximum size of the arguments of a call. What is cut is not JSON any more, which the model is told.
-const MAX_ARGUMENT_BYTES: usize = 1 << 20;
+pub(super) const MAX_ARGUMENT_BYTES: usize = 1 << 20;
 
 /// Maximum number of calls in one answer; the rest is dropped.
-const MAX_CALLS: usize = 64;
+pub(super) const MAX_CALLS: usize = 64;
 
 /// The answers to one message, as far as they have come: one for each round of tools, and the last one.
 #[derive(Default)]

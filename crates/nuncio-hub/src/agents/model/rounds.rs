@@ -7,10 +7,10 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use nuncio_protocol::{Error, Result};
+use nuncio_protocol::{Error, Result, TaskId};
 use nuncio_server::{
     Emitter, ExecContext,
-    store::{Expect, PutRecord, Store},
+    store::{Expect, PutRecord, RecordQuery, Store, StoreError},
 };
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,9 @@ use crate::clock;
 
 /// The kind of the records.
 pub(super) const KIND: &str = "model-rounds";
+
+/// Records per read.
+const PAGE: usize = 50;
 
 /// The limit that has ended the rounds of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -207,6 +210,42 @@ impl Rounds {
             }
         }
     }
+}
+
+/// Removes the rounds of tasks that are not stored any more: a task may be erased while it asks its caller, and its
+/// retention may end. A record is written with an event of its task, so that none is without a task before.
+///
+/// # Errors
+/// The store is unavailable. Calling it again does the rest.
+pub(crate) async fn forget_orphans(store: &dyn Store) -> Result<(), StoreError> {
+    let mut after = None;
+    let mut last: Option<(String, bool)> = None;
+    loop {
+        let query =
+            RecordQuery { kind: KIND.into(), after: after.take(), limit: PAGE, ..RecordQuery::default() };
+        let records = store.records(&query).await?;
+        for record in &records {
+            let Some(task) = task_of(&record.key) else { continue };
+            let is_orphan = match &last {
+                Some((known, is_orphan)) if known == task => *is_orphan,
+                _ => store.find_task(&TaskId::from(task)).await?.is_none(),
+            };
+            last = Some((task.to_owned(), is_orphan));
+            if is_orphan {
+                // Refused if it has changed, which means that there is a task.
+                let _ = store.delete_record(KIND, &record.key, Expect::Version(record.version)).await?;
+            }
+        }
+        match records.last() {
+            Some(record) if records.len() == PAGE => after = Some(record.key.clone()),
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// The task in the key of a record.
+fn task_of(key: &str) -> Option<&str> {
+    key.rsplit('/').nth(1)
 }
 
 fn key(prefix: &str, number: usize) -> String {

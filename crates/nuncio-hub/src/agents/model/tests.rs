@@ -1,6 +1,7 @@
 //! Models behind a real runtime and a scripted provider: a case for each row of `docs/models.md`.
 
 mod provider;
+mod rows;
 mod tool_server;
 mod tools;
 
@@ -64,7 +65,10 @@ impl World {
     }
 
     async fn with(settings: Model, change: impl FnOnce(&mut Agent)) -> Self {
-        let store: Arc<FailingStore> = Arc::new(MemoryStore::default().into());
+        Self::over(Arc::new(MemoryStore::default().into()), settings, change).await
+    }
+
+    async fn over(store: Arc<FailingStore>, settings: Model, change: impl FnOnce(&mut Agent)) -> Self {
         let factory = Arc::new(registry::tests::factory(&(Arc::clone(&store) as _)).await);
         let kind = AgentKind::Model(Box::new(settings));
         let mut desired = Agent::new("writer".parse().unwrap(), kind, AgentOrigin::File);

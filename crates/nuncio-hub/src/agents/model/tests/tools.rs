@@ -1,6 +1,7 @@
 //! Models with tools: a case for each row of the table of tools in `docs/models.md`.
 
-use nuncio_protocol::{Part, Role};
+use nuncio_protocol::{Caller, Part, Role};
+use nuncio_server::store::RecordQuery;
 
 use super::{tool_server::ToolServer, *};
 use crate::config::Demo;
@@ -336,4 +337,34 @@ async fn tools_in_the_messages_dialect() {
             ] },
         ])
     );
+}
+
+/// The calls of tools of a task that asks its caller go with the task, and so do those of a task whose time is over.
+#[tokio::test]
+async fn an_erased_task_leaves_no_calls_of_tools() {
+    let asks = || calls(&[("files_write", r#"{"path":"/a"}"#)]);
+    let provider = ScriptedProvider::start([asks(), asks(), says(&["ok"])]).await;
+    let server = ToolServer::start().await;
+    let settings = Model { approve: vec!["files.*".to_owned()], ..with_tools(&provider, &server) };
+    let world = World::of(settings).await;
+    let (ann, bob) = (world.harness.as_caller("ann"), world.harness.as_caller("bob"));
+    let mut asked = Vec::new();
+    for caller in [&ann, &bob] {
+        let task = caller.task("hi").await.unwrap();
+        assert_eq!(task.status.state, TaskState::InputRequired);
+        asked.push(task);
+    }
+    let store = &world.factory.store;
+    let kept = async || {
+        let query = RecordQuery { kind: rounds::KIND.into(), limit: 9, ..RecordQuery::default() };
+        let records = store.records(&query).await.unwrap();
+        records.iter().map(|record| record.key.split('/').nth(1).unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    rounds::forget_orphans(&**store).await.unwrap();
+    assert_eq!(kept().await.len(), 2, "both tasks still ask");
+    world.harness.runtime.erase(None, &Caller::authenticated("ann")).await.unwrap();
+    rounds::forget_orphans(&**store).await.unwrap();
+    assert_eq!(kept().await, [asked[1].id.as_str()], "of ann nothing is left");
+    let done = bob.task(in_task(&asked[1], Part::text("yes"))).await.unwrap();
+    assert_eq!(told(&done).2, answer("ok"));
 }
