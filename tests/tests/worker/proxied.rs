@@ -36,7 +36,8 @@ impl Nginx {
     async fn before(hub: SocketAddr) -> Self {
         let program = ["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/sbin/nginx"];
         let program = program.into_iter().find(|program| Path::new(program).exists());
-        let program = program.expect("nginx is missing: apt-get install nginx-light, as scripts/test does");
+        let program = program
+            .unwrap_or_else(|| panic!("nginx is missing: apt-get install nginx-light, as scripts/test does"));
         let (folder, listen) = (Folder::new(), free_address());
         let at = folder.path().display();
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
