@@ -99,6 +99,11 @@ const SCRIPTS: &[Scenario] = &[
     scenario("a rejection", &["reject no"]),
     scenario("a failure", &["working; fail broken"]),
     scenario("a failure without a beginning", &["fail broken"]),
+    scenario("a question", &["working; ask Which?", "working; text a red; completed"]),
+    scenario("two questions", &["ask One?", "ask Two?", "completed"]),
+    scenario("an authorisation", &["working; text a half; auth Log in", "text b rest; completed"]),
+    Scenario { name: "a cancel", messages: &["working; text a x; hold"], cancels: true },
+    Scenario { name: "a cancel of a question", messages: &["working; ask Which?"], cancels: true },
 ];
 
 /// The contract of the peers, in `tests/peers/README.md`.
@@ -218,9 +223,13 @@ async fn compare(agent: &str, relation: Relation, scenarios: &[Scenario]) {
 }
 
 fn relations() -> impl Iterator<Item = Relation> {
-    let versions = [Version::V1_0].into_iter();
+    let versions = [Version::V1_0, Version::V0_3].into_iter();
     versions.flat_map(|version| {
-        [Binding::JsonRpc].map(|binding| Relation { mode: Mode::Durable, binding, version })
+        [Binding::JsonRpc, Binding::HttpJson, Binding::Grpc].map(|binding| Relation {
+            mode: Mode::Durable,
+            binding,
+            version,
+        })
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-use nuncio_protocol::{Caller, ContextId, Metadata, TaskId};
+use nuncio_protocol::{Caller, ContextId, Metadata, TaskId, TaskState};
 use nuncio_server::store::Scope;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::Value;
@@ -148,6 +148,9 @@ pub(in crate::agents) struct TurnRow {
     /// The end of the lease; 0 without one.
     #[serde(default)]
     pub(in crate::agents) expires: i64,
+    /// The interrupted state in which the task was when the message came: the hub's own words are over it since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::agents) rest: Option<TaskState>,
     /// The number of lines of this lease that are stored.
     #[serde(default)]
     pub(in crate::agents) have: u64,

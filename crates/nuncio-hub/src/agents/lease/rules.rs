@@ -129,6 +129,7 @@ pub(super) mod tests {
             holder: None,
             claim: None,
             expires: 0,
+            rest: None,
             have: 0,
             open_text: false,
             resumed: false,

@@ -1,8 +1,8 @@
 //! Claims: the first free turn of a mailbox goes to a worker, and its message is read from the log of its task.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use nuncio_protocol::{Message, Role, Task};
+use nuncio_protocol::{Message, Role, Task, TaskStatus};
 use nuncio_server::{
     EarlierLimit,
     store::{Projection, StoreError},
@@ -187,10 +187,14 @@ impl Mailboxes {
             self.drop_row(mailbox, kept).await?;
             return Ok(None);
         };
-        let task = &stored.task;
+        let mut task = Cow::Borrowed(&stored.task);
         if task.status.state.is_terminal() {
             self.drop_row(mailbox, kept).await?;
             return Ok(None);
+        }
+        if let Some(state) = row.rest {
+            // As an agent of any kind sees it that is asked on: its question is in the history, and no question anew.
+            task.to_mut().status = TaskStatus { state, message: None, ..stored.task.status.clone() };
         }
         let Some(runtime) = mailbox.runtime() else { return Err(gone(name)) };
         let earlier = runtime
@@ -215,7 +219,7 @@ impl Mailboxes {
             task_id: &row.task,
             context_id: &row.context,
             message,
-            task: (!is_new).then_some(task),
+            task: (!is_new).then_some(&*task),
             references: &references,
             earlier: &earlier,
             accepted_output_modes: &call.accepted_output_modes,

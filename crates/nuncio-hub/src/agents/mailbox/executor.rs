@@ -80,6 +80,7 @@ impl Executor for MailboxExecutor {
             holder: None,
             claim: None,
             expires: 0,
+            rest: cx.task.as_ref().map(|task| task.status.state).filter(|state| state.is_interrupted()),
             have: 0,
             open_text: false,
             resumed: false,

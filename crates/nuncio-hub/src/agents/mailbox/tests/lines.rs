@@ -91,6 +91,7 @@ async fn a_question_ends_the_lease_and_its_answer_is_a_new_turn_with_the_whole_t
         assert_eq!(next["message"]["parts"][0]["text"], "the red one");
         assert_eq!(next["memo"], json!({"id": 7}));
         assert_eq!(next["resumed"], false);
+        assert_eq!(next["task"]["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "as it was when asked");
         let said = next["task"]["history"].as_array().unwrap().len();
         assert!(said >= 3, "{}", next["task"]);
         hub.update(&next, 1, &[json!({"completed": ""})]).await.unwrap();
