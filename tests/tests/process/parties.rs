@@ -225,34 +225,6 @@ async fn a_person_joins_speaks_and_leaves() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_seat_is_taken_over_and_its_holder_hears_of_it() {
-    let served = Served::new("room-over", "[rooms.talk]\nperson_b = true\n").await;
-    served.say("hello", &[]).await;
-    let args = [
-        "room",
-        "join",
-        "talk",
-        "--as",
-        "ann",
-        "--admin",
-        &served.admin,
-        "--admin-token-file",
-        &served.token,
-    ];
-    let mut ann = start(&args);
-    ann.says("you hold seat b").await;
-    let refused = served.admin(&["room", "join", "talk", "--as", "bob"], "").await;
-    assert!(refused.stderr.contains("held by ann") && refused.code != Some(0), "{refused:?}");
-    let bob = served.admin(&["room", "take-over", "talk", "--as", "bob"], "I am here\n").await;
-    assert_eq!(bob.code, Some(0), "{bob:?}");
-    assert!(bob.stdout.contains("a: hello"), "the next holder gets the whole task: {bob:?}");
-    ann.says("taken over by bob").await;
-    assert_eq!(ann.end().await.code(), Some(1));
-    let trail = served.admin(&["trail", "--what", "room-taken-over"], "").await;
-    assert!(trail.stdout.contains("bob"), "{trail:?}");
-}
-
 /// Every deviation and every size of a call, and its payload only while it is recorded.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_wire_log_tells_of_calls_and_of_payloads_only_while_they_are_recorded() {

@@ -53,8 +53,10 @@ async fn until(hub: &Raw, seat: &str, task: &str, state: &str) -> Vec<String> {
 async fn newest(hub: &Raw, seat: &str, before: usize) -> String {
     eventually("a further task", async || {
         let listed = hub.get(&format!("/agents/{seat}/tasks?pageSize=100"), &[VERSION]).await.json();
-        let is_new = listed["tasks"].as_array().is_some_and(|tasks| tasks.len() > before);
-        is_new.then(|| text(&listed["tasks"][0]["id"]).to_owned())
+        let tasks = listed["tasks"].as_array().filter(|tasks| tasks.len() > before)?;
+        // The task of the round before has ended at about the same time.
+        let open = tasks.iter().find(|task| task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED")?;
+        Some(text(&open["id"]).to_owned())
     })
     .await
 }

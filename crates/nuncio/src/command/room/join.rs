@@ -138,7 +138,11 @@ impl Person<'_> {
         }
         // What was said last is shown, too.
         while let Ok(event) = timeout(LAST_EVENTS, events.next()).await {
-            show(&event?, format)?;
+            let event = event?;
+            if let Some(end) = self.lost(&event) {
+                return Ok(end);
+            }
+            show(&event, format)?;
         }
         Ok(Stay::Left)
     }
