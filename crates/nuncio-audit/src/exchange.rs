@@ -162,7 +162,7 @@ impl CallInterface {
                     if is_grpc { Vec::new() } else { shape::of_result(self.0.dialect(), op, &raw) };
                 let text = if is_grpc { raw.to_string() } else { text };
                 match typed {
-                    Ok(typed) => judged(deviations, meaning(typed), text),
+                    Ok(typed) => judged(&deviations, meaning(typed), text),
                     Err(why) => Judged::invalid(why, text),
                 }
             }
@@ -191,7 +191,7 @@ impl CallInterface {
                     FrameData::Text(_) => shape::of_event(self.0.dialect(), &seen.raw),
                     FrameData::Message(_) => Vec::new(),
                 };
-                judged(deviations, Some(Meaning::Event(event)), text)
+                judged(&deviations, Some(Meaning::Event(event)), text)
             }
             Err(refusal) => Judged {
                 validity: if refusal.raw.is_object() { Validity::Error } else { Validity::Invalid },
@@ -215,7 +215,7 @@ pub fn judge_notification(body: &[u8]) -> Judged {
         .map_err(|error| error.to_string())
         .and_then(|raw| dialect.decode_event(&raw).map_err(|error| error.message().to_owned()));
     match event {
-        Ok(event) => judged(shape::of_event(dialect, &raw), Some(Meaning::Event(event)), text),
+        Ok(event) => judged(&shape::of_event(dialect, &raw), Some(Meaning::Event(event)), text),
         Err(why) => Judged::invalid(why, text),
     }
 }
@@ -226,7 +226,7 @@ impl Judged {
     }
 }
 
-fn judged(deviations: Vec<Deviation>, meaning: Option<Meaning>, text: String) -> Judged {
+fn judged(deviations: &[Deviation], meaning: Option<Meaning>, text: String) -> Judged {
     let validity = if deviations.is_empty() { Validity::Valid } else { Validity::Deviates };
     Judged { validity, notes: deviations.iter().take(MAX_NOTES).map(note).collect(), meaning, text }
 }

@@ -24,7 +24,7 @@ const MAX_MEDIAN: Duration = Duration::from_millis(50);
 const REQUESTS: usize = 50;
 
 fn commit(number: u64, first: i64) -> Commit {
-    let state = if number % 10 == 0 { TaskState::Failed } else { TaskState::Completed };
+    let state = if number.is_multiple_of(10) { TaskState::Failed } else { TaskState::Completed };
     let at = Timestamp::from_millis(first + i64::try_from(number).unwrap() * 100).unwrap();
     let artifact =
         Artifact { artifact_id: "a".into(), parts: vec![Part::text("x".repeat(256))], ..Artifact::default() };
@@ -35,7 +35,7 @@ fn commit(number: u64, first: i64) -> Commit {
         artifacts: vec![Arc::new(artifact)],
         ..Task::default()
     };
-    let agent = if number % 3 == 0 { "slow" } else { "echo" };
+    let agent = if number.is_multiple_of(3) { "slow" } else { "echo" };
     Commit {
         scope: Arc::new(Scope {
             agent: agent.into(),
@@ -61,6 +61,7 @@ fn commit(number: u64, first: i64) -> Commit {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "writes a gigabyte and compares with a clock"]
+#[expect(clippy::print_stdout, reason = "the figures are its result")]
 async fn a_page_of_100_tasks_out_of_a_million_takes_less_than_50_ms() {
     let tasks: u64 = std::env::var("NUNCIO_TASKS").ok().map_or(1_000_000, |text| text.parse().unwrap());
     let state = directory("dashboard-many");

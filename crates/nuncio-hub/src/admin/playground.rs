@@ -141,7 +141,7 @@ fn read(mut new: NewTrial) -> Result<playground::NewTrial, AdminProblem> {
     Ok(playground::NewTrial {
         target,
         version: version
-            .map(|text| parse("version", &text, &Version::ALL, |version| version.as_str()))
+            .map(|text| parse("version", &text, Version::ALL, |version| version.as_str()))
             .transpose()?,
         binding: binding
             .map(|text| parse("binding", &text, &BINDINGS, |binding| binding.as_str()))

@@ -94,9 +94,9 @@ pub(super) async fn page(visit: Visit, Path(name): Path<String>) -> Answer {
     render(&ObservedPage {
         shell,
         head,
-        seen: details.observed.into_iter().map(seen).collect(),
+        seen: details.observed.iter().map(seen).collect(),
         audited,
-        audits: details.audits.into_iter().map(audit_row).collect(),
+        audits: details.audits.iter().map(audit_row).collect(),
         findings: findings.into_iter().take(MAX_FINDINGS).collect(),
         is_remote: details.agent.url.is_some(),
         has_report: report.is_some(),
@@ -104,8 +104,8 @@ pub(super) async fn page(visit: Visit, Path(name): Path<String>) -> Answer {
     })
 }
 
-fn seen(row: ObservedCapability) -> SeenRow {
-    let ObservedCapability { capability, declared, observed, answered, refused, failed } = row;
+fn seen(row: &ObservedCapability) -> SeenRow {
+    let ObservedCapability { capability, declared, observed, answered, refused, failed } = *row;
     SeenRow {
         name: show::word(capability),
         declared: match declared {
@@ -120,11 +120,11 @@ fn seen(row: ObservedCapability) -> SeenRow {
     }
 }
 
-fn audit_row(summary: AuditSummary) -> AuditRow {
+fn audit_row(summary: &AuditSummary) -> AuditRow {
     let percent = |part: Option<u8>| part.map_or_else(|| "–".to_owned(), |part| format!("{part} %"));
     AuditRow {
         at: summary.at.to_string(),
-        grade: summary.grade.map_or_else(|| "none".to_owned(), |grade| show::word(grade)),
+        grade: summary.grade.map_or_else(|| "none".to_owned(), show::word),
         score: percent(summary.score),
         coverage: percent(summary.coverage),
         failed: summary.failed,
@@ -178,7 +178,7 @@ pub(super) async fn audit(visit: Visit, Path(name): Path<String>, form: Form) ->
         deadline_seconds: form.number("deadline")?,
     };
     let audited = visit.call(audits::audit, AuditAgent { name: name.clone(), options }).await?;
-    let AuditRow { grade, failed, loose, .. } = audit_row(audited.summary);
+    let AuditRow { grade, failed, loose, .. } = audit_row(&audited.summary);
     let text = format!(
         "The audit has ended: grade {grade}, {failed} requirements and {loose} recommendations are not met."
     );

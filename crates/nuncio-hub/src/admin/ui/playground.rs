@@ -157,7 +157,7 @@ pub(super) async fn page(visit: Visit) -> Answer {
         ),
         draft,
         trial: trial.map(|trial| shown(&visit, trial)),
-        rows: all.into_iter().map(row).collect(),
+        rows: all.iter().map(row).collect(),
         try_command: try_command(visit.state()),
     })
 }
@@ -196,10 +196,10 @@ fn to(summary: &TrialSummary) -> String {
     show::cell(summary.agent.as_deref().or(summary.card.as_deref()).unwrap_or_default())
 }
 
-fn row(summary: TrialSummary) -> TrialRow {
+fn row(summary: &TrialSummary) -> TrialRow {
     TrialRow {
         path: format!("{PAGE}?trial={}", summary.id),
-        to: to(&summary),
+        to: to(summary),
         interface: format!("{} {}", summary.version, summary.binding),
         began: summary.began.to_string(),
         state: summary.state.map(show::state),
