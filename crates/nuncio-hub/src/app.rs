@@ -219,7 +219,6 @@ impl Hub {
             identity: Arc::clone(&identity),
             options: options.clone(),
             consents: Arc::clone(&consents),
-            body_bytes: config.limits.body_bytes,
         };
         routes.add_all(RouteAccess::Protocol, [pull.route()])?;
         let local = |address| HostNames { proxies: Vec::new(), follow: false, ..names(&config, address) };

@@ -146,7 +146,7 @@ impl Courier for HubCourier {
         deadline: Duration,
         max_body: usize,
     ) -> Result<ReceiverAnswer, Failure> {
-        Courier::ask(&self.0, url, headers, body, deadline, max_body).await
+        Courier::ask(&self.egress, url, headers, body, deadline, max_body).await
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use nuncio_protocol::{Artifact, Event, Part, Seq, Task, TaskState, TaskStatus, Timestamp};
-use nuncio_server::store::{Commit, Scope, SqliteOptions, SqliteStore, TaskLog as _};
+use nuncio_server::store::{Attached, Commit, Scope, SqliteOptions, SqliteStore, TaskLog as _};
 use nuncio_tests::hub::Hub;
 use reqwest::{Client, redirect::Policy};
 
@@ -47,15 +47,9 @@ fn commit(number: u64, first: i64) -> Commit {
         event: Arc::new(Event::Task(task.clone())),
         at,
         snapshot: Some(task),
-        idempotency: None,
-        reserved: false,
-        turn: None,
         take: false,
-        webhook: None,
         push: false,
-        memo: None,
-        records: Vec::new(),
-        park: false,
+        attached: Attached::default(),
     }
 }
 

@@ -12,12 +12,14 @@ use axum::{
 };
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
+use nuncio_client::Egress;
 use nuncio_protocol::{
     A2aService as _, AgentCard, AuthenticationInfo, CallContext, Message, Part, SendMessageConfiguration,
     SendMessageRequest, TaskPushNotificationConfig, Version,
 };
 use nuncio_server::{
     Emitter, ExecContext, Executor, MemoryAccount, Runtime,
+    bind::BindOptions,
     push::{Courier, Failure, Push, PushOptions, ReceiverResponse as Answered, RootKey},
     store::{MemoryStore, Store},
 };
@@ -35,11 +37,16 @@ use super::{
     *,
 };
 use crate::{
-    agents::Consents,
+    agent_urls::AgentUrls,
+    agents::{Consents, ContextKey},
     config,
     gauges::Gauges,
+    hubs::Hubs,
     identity::Authenticator,
+    playground::Playground,
+    push_receiver::PushReceiver,
     registry,
+    routes::RouteTable,
     samples::Samples,
     telemetry::Metrics,
     trail::{Trail, TrailWriter},
@@ -133,6 +140,18 @@ async fn api() -> (Router, Arc<AtomicUsize>, TrailWriter) {
     let audits = Audits::new(&store, None);
     let tokens = AdminTokens::open(&store).await.unwrap();
     let (events, push) = (Arc::default(), Some(push));
+    let base: Url = "http://127.0.0.1:2602".parse().unwrap();
+    let urls = AgentUrls::new(&base, None);
+    let (routes, _) = RouteTable::new(&fleet, &store, &urls, &BindOptions::default()).await.unwrap();
+    let playground = Playground::new(
+        Arc::new(routes),
+        Arc::clone(&fleet),
+        Egress::builder().build().unwrap(),
+        PushReceiver::new(base.as_str()),
+        Arc::default(),
+        base.clone(),
+    );
+    let hubs = Hubs::new(&store, base.as_str(), "127.0.0.1:2602".to_owned());
     let state = AdminState {
         fleet,
         store,
@@ -144,6 +163,9 @@ async fn api() -> (Router, Arc<AtomicUsize>, TrailWriter) {
         mailboxes,
         consents,
         audits,
+        playground,
+        hubs,
+        contexts: ContextKey::new(&[7; 32]),
         reloader,
         sessions: Sessions::default(),
         facts,

@@ -40,7 +40,8 @@ impl Hub {
         let (routes, _) = RouteTable::new(&fleet, &store, &factory.urls, &options).await.unwrap();
         let requests = Requests::new(Arc::clone(&factory.telemetry.metrics));
         let identity = Arc::clone(&factory.identity);
-        let pipeline = Pipeline::new(Stations { requests, origins: Arc::default(), identity, routes });
+        let pipeline =
+            Pipeline::new(Stations { requests, origins: Arc::default(), identity, routes: Arc::new(routes) });
         let vault = Vault::new(&RootKey::random(), "agents").unwrap();
         let records = AgentRecords { store: Arc::clone(&store), vault: Some(vault) };
         let registry = Registry::new(Arc::clone(&fleet), Arc::new(factory), records);

@@ -7,7 +7,7 @@ use nuncio_protocol::{Seq, TaskId, TaskState};
 
 use super::{Handles, Writer, adopted, at, commit_one, key, owner::turn, scope, works};
 use crate::store::{
-    Commit, ErasureTarget, HandIn, IdempotencyKey, Outcome, Refused, Scope, Store, StoredTurn, WaitingQuery,
+    ErasureTarget, HandIn, IdempotencyKey, Outcome, Refused, Scope, Store, StoredTurn, WaitingQuery,
 };
 
 fn handed(id: &str, key: IdempotencyKey) -> HandIn {

@@ -519,7 +519,7 @@ async fn an_operator_takes_a_delivery_over() {
 #[tokio::test]
 async fn a_hub_that_is_killed_delivers_again_after_the_time_of_a_lease() {
     let url = postgres::database().await;
-    let [memory, sqlite] = Data::all();
+    let [memory, sqlite, ..] = Data::all();
     for kind in 0..3 {
         let open = || async {
             let shared: Arc<dyn Store> = match kind {
@@ -550,7 +550,7 @@ async fn a_hub_that_is_killed_delivers_again_after_the_time_of_a_lease() {
 #[tokio::test]
 async fn two_hubs_never_deliver_one_lease() {
     let url = postgres::database().await;
-    let [memory, _] = Data::all();
+    let [memory, ..] = Data::all();
     for is_shared in [false, true] {
         let open = || async {
             let store: Arc<dyn Store> = match is_shared {
@@ -646,7 +646,7 @@ async fn a_delivery_is_signed_with_the_key_of_the_mailbox_and_has_the_format_of_
 #[tokio::test]
 async fn an_address_that_the_operator_has_not_chosen_is_guarded() {
     let agent = Agent::default();
-    let [data, _] = Data::all();
+    let [data, ..] = Data::all();
     let first = hub(data.open().await, settings(), &agent).await;
     let factory = Arc::clone(&first.factory);
     let local = Some(Url::parse("http://127.0.0.1:9/hook").unwrap());

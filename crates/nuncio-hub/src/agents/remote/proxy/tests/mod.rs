@@ -254,7 +254,8 @@ async fn hub_of(
     let (routes, _health) = RouteTable::new(&fleet, &store, &urls, &options).await.unwrap();
     let requests = Requests::new(Arc::clone(&factory.telemetry.metrics));
     let identity = Arc::clone(&factory.identity);
-    let pipeline = Pipeline::new(Stations { requests, origins: Arc::default(), identity, routes });
+    let pipeline =
+        Pipeline::new(Stations { requests, origins: Arc::default(), identity, routes: Arc::new(routes) });
     // The edge says where requests come from, and there is none here.
     let local = Ipv4Addr::LOCALHOST.into();
     let peer = axum::Extension(Peer::new(local, local));
