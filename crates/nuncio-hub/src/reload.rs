@@ -81,6 +81,11 @@ impl Live {
     }
 }
 
+/// The files of a configuration, for messages.
+fn files(loaded: &Loaded) -> Vec<String> {
+    loaded.files.iter().map(|(path, _)| path.display().to_string()).collect()
+}
+
 fn wrong(text: String) -> Problems {
     Problems(vec![Problem::general(config::Severity::Error, text)])
 }
@@ -93,6 +98,8 @@ pub struct Reloading {
     loaded: Mutex<Loaded>,
     /// The same, rendered for the admin API.
     shown: ArcSwap<Value>,
+    /// Its files.
+    files: ArcSwap<Vec<String>>,
     /// Notified when a reload is requested.
     asked: Notify,
 }
@@ -106,7 +113,8 @@ impl std::fmt::Debug for Reloading {
 impl Reloading {
     pub(crate) fn new(source: Source, loaded: Loaded, live: Live) -> Self {
         let shown = ArcSwap::from_pointee(loaded.shown(true));
-        Self { source, live, loaded: Mutex::new(loaded), shown, asked: Notify::new() }
+        let files = ArcSwap::from_pointee(files(&loaded));
+        Self { source, live, loaded: Mutex::new(loaded), shown, files, asked: Notify::new() }
     }
 
     /// Requests a reload, as on SIGHUP.
@@ -180,6 +188,7 @@ impl Reloading {
         self.live.apply(&new.config).await?;
         changes.root_lost = self.live.fleet.check_root(root.as_ref()).map(|name| name.to_string());
         self.shown.store(Arc::new(new.shown(true)));
+        self.files.store(Arc::new(files(&new)));
         *loaded = new;
         Ok(changes)
     }
@@ -189,6 +198,10 @@ impl Reloading {
 impl Reloader for Reloading {
     fn shown(&self) -> Value {
         Value::clone(&self.shown.load())
+    }
+
+    fn files(&self) -> Vec<String> {
+        Vec::clone(&self.files.load())
     }
 
     async fn reload(&self, force: bool) -> Result<Changes, Problems> {

@@ -8,7 +8,7 @@ use nuncio_hub::admin::api::{
     RevokeAccess,
 };
 
-use super::pages::{self, word};
+use super::pages::{self, Table, word};
 use crate::{
     args::{AccessCaller, AccessCommand, Admin},
     output::{self, Format},
@@ -18,11 +18,16 @@ pub(super) async fn run(command: AccessCommand, format: Format) -> Result<ExitCo
     match command {
         AccessCommand::List { hub, agent, state, limit } => {
             let filter = AccessFilter { agent, state: state.map(Into::into), ..AccessFilter::default() };
-            pages::show(&hub, ListAccess { filter }, limit, ("caller", "callers"), format, row).await?;
+            let table = Table {
+                header: &["AGENT", "CALLER", "STATE", "SINCE", "DETAILS"],
+                nouns: ("caller", "callers"),
+            };
+            pages::show(&hub, ListAccess { filter }, limit, table, format, row).await?;
         }
         AccessCommand::Accept(caller) => {
             let (hub, caller) = parts(caller);
-            told(&hub.call(&AcceptAccess { caller }).await?, "is accepted; held messages run now", format)?;
+            let accepted = hub.call(&AcceptAccess { caller }).await?;
+            told(&accepted, &messages(accepted.messages), format)?;
         }
         AccessCommand::Decline(caller) => {
             let (hub, caller) = parts(caller);
@@ -40,6 +45,14 @@ pub(super) async fn run(command: AccessCommand, format: Format) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
+/// The outcome of an acceptance for so many held messages.
+fn messages(held: usize) -> String {
+    match held {
+        0 => "is accepted; no message is waiting".to_owned(),
+        _ => format!("is accepted; {} now", output::count(held, "held message runs", "held messages run")),
+    }
+}
+
 fn parts(caller: AccessCaller) -> (Admin, Caller) {
     let AccessCaller { hub, agent, principal, tenant } = caller;
     (hub, Caller { agent, principal, tenant })
@@ -53,17 +66,34 @@ fn told(access: &CallerAccess, outcome: &str, format: Format) -> Result<()> {
     Ok(())
 }
 
-fn row(access: &CallerAccess) -> Result<()> {
-    let mut line =
-        format!("{}  {}  {}  since {}", access.agent, access.principal, word(access.state), access.since);
-    if let Some(tenant) = &access.tenant {
-        line.push_str(&format!("  tenant {tenant}"));
+fn row(access: &CallerAccess) -> Vec<String> {
+    let details = [
+        access.tenant.as_ref().map(|tenant| format!("tenant {tenant}")),
+        access.expires.map(|expires| format!("until {expires}")),
+        (!access.tasks.is_empty()).then(|| format!("tasks {}", access.tasks.join(","))),
+    ];
+    vec![
+        access.agent.clone(),
+        access.principal.clone(),
+        word(access.state),
+        format!("since {}", access.since),
+        details.into_iter().flatten().collect::<Vec<_>>().join("  "),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_without_messages_is_accepted_for_later() {
+        assert_eq!(
+            [0, 1, 2].map(messages),
+            [
+                "is accepted; no message is waiting",
+                "is accepted; 1 held message runs now",
+                "is accepted; 2 held messages run now",
+            ]
+        );
     }
-    if let Some(expires) = access.expires {
-        line.push_str(&format!("  until {expires}"));
-    }
-    if !access.tasks.is_empty() {
-        line.push_str(&format!("  tasks {}", access.tasks.join(",")));
-    }
-    output::row(&line)
 }

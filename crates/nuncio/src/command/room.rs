@@ -9,6 +9,7 @@ use nuncio_hub::admin::api::{
 };
 use serde_json::{Map, Value};
 
+use super::pages::columns;
 use crate::{
     args::{Admin, RoomCommand},
     output::{self, Format},
@@ -24,10 +25,10 @@ pub(super) async fn run(command: RoomCommand, format: Format) -> Result<ExitCode
             if rooms.is_empty() && format == Format::Human {
                 output::note("no rooms; a table [rooms.NAME] in nuncio.toml makes one");
             }
-            for room in &rooms {
-                match format {
-                    Format::Json => output::json(room)?,
-                    Format::Human => output::row(&row(room))?,
+            match format {
+                Format::Json => rooms.iter().try_for_each(output::json)?,
+                Format::Human => {
+                    columns(&["NAME", "ROUNDS", "TURN"], &rooms.iter().map(row).collect::<Vec<_>>())?
                 }
             }
         }
@@ -78,17 +79,17 @@ pub(super) async fn run(command: RoomCommand, format: Format) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(room: &Room) -> String {
+fn row(room: &Room) -> Vec<String> {
     let turn = room.turn.as_ref().map(|seat| format!("seat {seat} speaks next")).unwrap_or_default();
     let rounds = output::count(room.open_rounds, "open round", "open rounds");
-    format!("{:<20}  {:<14}  {turn}", room.name, rounds)
+    vec![room.name.clone(), rounds, turn]
 }
 
 fn show(details: &RoomDetails, format: Format) -> Result<()> {
     if format == Format::Json {
         return output::json(details);
     }
-    output::row(&row(&details.room))?;
+    columns(&[], &[row(&details.room)])?;
     for round in &details.rounds {
         let messages = output::count(round.turns, "message", "messages");
         output::row(&format!("round {}  {}  {messages}", round.number, round.changed))?;
