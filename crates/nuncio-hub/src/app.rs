@@ -101,14 +101,36 @@ impl std::fmt::Debug for Hub {
     }
 }
 
+/// The maximum length of an example that is shown.
+const MAX_EXAMPLE_BYTES: usize = 80;
+
+/// A message to try an agent with. An agent that others run understands its own examples at best.
+fn example(agent: &ServedAgent) -> Option<String> {
+    let is_foreign =
+        agent.kind() == "mailbox" || agent.upstream().is_some_and(|upstream| upstream.access().is_some());
+    if !is_foreign {
+        return Some(agent.example().to_owned());
+    }
+    let card = Arc::clone(&agent.shown().card);
+    card.skills.iter().flat_map(|skill| &skill.examples).find(|text| is_plain(text)).cloned()
+}
+
+/// True for a text that a shell takes literally within double quotes.
+fn is_plain(text: &str) -> bool {
+    let is_literal = |c: char| !c.is_control() && !"\"\\$`!".contains(c);
+    !text.trim().is_empty() && text.len() <= MAX_EXAMPLE_BYTES && text.chars().all(is_literal)
+}
+
 /// An agent as it is served.
 #[derive(Clone, Debug)]
 pub struct Served {
     pub name: String,
     pub url: String,
     pub card_url: String,
-    /// A message to try it with.
-    pub example: &'static str,
+    /// A message to try it with; absent if none is known.
+    pub example: Option<String>,
+    /// The answer to it is worth watching as a stream.
+    pub streams: bool,
     /// It also answers at the root.
     pub is_default: bool,
 }
@@ -407,11 +429,13 @@ impl Hub {
         let default = self.fleet.default_agent();
         let served = |agent: &Arc<ServedAgent>| {
             let url = self.urls.url(agent.name());
+            let example = example(agent);
             Served {
+                streams: example.as_deref().is_some_and(|text| text == agent.example() && text != "hello"),
+                example,
                 name: agent.name().to_string(),
                 card_url: format!("{url}/.well-known/agent-card.json"),
                 url,
-                example: agent.example(),
                 is_default: default.as_ref().is_some_and(|default| default.name() == agent.name()),
             }
         };
@@ -571,5 +595,31 @@ fn names(config: &Config, address: SocketAddr) -> HostNames {
         follow: config.public_url.is_none() && !config.trusted_proxies.is_empty(),
         proxies: config.trusted_proxies.clone(),
         scheme: config.scheme(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A card is written by others, and its example is pasted into a shell.
+    #[test]
+    fn an_example_is_shown_if_a_shell_takes_it_literally() {
+        for (text, expected) in [
+            ("open invoices, please", true),
+            ("what's due?", true),
+            ("Grüße", true),
+            ("", false),
+            ("  ", false),
+            ("$(rm -r .)", false),
+            ("`id`", false),
+            ("say \"hello\"", false),
+            ("a\nb", false),
+            ("\\", false),
+            ("wait!", false),
+            (&*"x".repeat(MAX_EXAMPLE_BYTES + 1), false),
+        ] {
+            assert_eq!(is_plain(text), expected, "{text:?}");
+        }
     }
 }

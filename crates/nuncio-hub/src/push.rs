@@ -117,7 +117,10 @@ impl Courier for HubCourier {
             _ => return Err(refusal.to_string()),
         };
         tracing::info!("refused a webhook {one}; --allow-private-push allows it");
-        Err(format!("webhooks {all} are not allowed by this hub"))
+        Err(format!(
+            "webhooks {all} are not allowed by this hub; its operator allows them with --allow-private-push or \
+             --allow-push NETWORK"
+        ))
     }
 
     async fn post(
@@ -161,11 +164,14 @@ mod tests {
         let inbox = receiver.open(Box::new(|_| {}));
         let courier = HubCourier { egress: Egress::guarded(Policy::default()).unwrap(), receiver };
         assert_eq!(courier.check(&Url::parse(&inbox.url).unwrap()), Ok(()), "the hub's own receiver");
+        let remedy = "its operator allows them with --allow-private-push or --allow-push NETWORK";
+        let loopback = format!("webhooks on loopback addresses are not allowed by this hub; {remedy}");
+        let private = format!("webhooks in private networks are not allowed by this hub; {remedy}");
         for (url, expected) in [
             ("https://hooks.example/", None),
-            ("http://127.0.0.1:2604/", Some("webhooks on loopback addresses are not allowed by this hub")),
-            ("http://localhost:2604/", Some("webhooks on loopback addresses are not allowed by this hub")),
-            ("https://10.1.2.3/", Some("webhooks in private networks are not allowed by this hub")),
+            ("http://127.0.0.1:2604/", Some(&*loopback)),
+            ("http://localhost:2604/", Some(&*loopback)),
+            ("https://10.1.2.3/", Some(&*private)),
             ("https://169.254.169.254/", Some("169.254.169.254 is an address of cloud metadata")),
         ] {
             let refused = courier.check(&Url::parse(url).unwrap()).err();

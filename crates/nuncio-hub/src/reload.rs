@@ -87,6 +87,11 @@ impl Live {
     }
 }
 
+/// The files of a configuration, for messages.
+fn files(loaded: &Loaded) -> Vec<String> {
+    loaded.files.iter().map(|(path, _)| path.display().to_string()).collect()
+}
+
 fn wrong(text: String) -> Problems {
     Problems(vec![Problem::general(config::Severity::Error, text)])
 }
@@ -101,6 +106,8 @@ pub struct Reloading {
     shown: ArcSwap<Value>,
     /// The outcomes of reloads, for the admin API.
     outcomes: ArcSwap<Outcomes>,
+    /// Its files.
+    files: ArcSwap<Vec<String>>,
     /// Notified when a reload is requested.
     asked: Notify,
 }
@@ -123,8 +130,9 @@ impl std::fmt::Debug for Reloading {
 impl Reloading {
     pub(crate) fn new(source: Source, loaded: Loaded, live: Live) -> Self {
         let shown = ArcSwap::from_pointee(loaded.shown(true));
+        let files = ArcSwap::from_pointee(files(&loaded));
         let outcomes = ArcSwap::default();
-        Self { source, live, loaded: Mutex::new(loaded), shown, outcomes, asked: Notify::new() }
+        Self { source, live, loaded: Mutex::new(loaded), shown, outcomes, files, asked: Notify::new() }
     }
 
     /// Requests a reload, as on SIGHUP.
@@ -204,6 +212,7 @@ impl Reloading {
             let changed = Some((clock::now(), difference));
             self.outcomes.store(Arc::new(Outcomes { changed, refused: None }));
         }
+        self.files.store(Arc::new(files(&new)));
         *loaded = new;
         Ok(changes)
     }
@@ -243,6 +252,10 @@ impl Reloader for Reloading {
             shown["refused"] = json!({ "at": at, "problems": problems });
         }
         shown
+    }
+
+    fn files(&self) -> Vec<String> {
+        Vec::clone(&self.files.load())
     }
 
     async fn reload(&self, force: bool) -> Result<Changes, Problems> {

@@ -21,7 +21,7 @@ pub(crate) const UNREACHABLE: u8 = 3;
 pub(crate) const DENIED: u8 = 4;
 /// The task, delivery, agent or key does not exist.
 pub(crate) const NOT_FOUND: u8 = 5;
-/// The agent refused the call.
+/// The agent or the hub refused the call.
 pub(crate) const REFUSED: u8 = 6;
 /// The task failed, was rejected or was canceled.
 pub(crate) const TASK_FAILED: u8 = 7;
@@ -42,7 +42,7 @@ Exit codes:
   3  the agent, the hub or the store cannot be reached or is overloaded, or there is no agent at the URL
   4  credentials are missing, wrong or insufficient
   5  the task, delivery, agent or key does not exist
-  6  the agent refused the call
+  6  the agent or the hub refused the call
   7  the task failed, was rejected or was canceled
   8  the task waits for input or authorization
   9  the store is damaged
@@ -89,9 +89,9 @@ pub(crate) fn hinted(error: Error, hint: impl Into<String>) -> anyhow::Error {
 }
 
 /// An error of a connection to a peer of another kind than the command expects.
-pub(crate) fn no_agent(error: Error) -> anyhow::Error {
+pub(crate) fn no_agent(error: Error, hint: Option<String>) -> anyhow::Error {
     let code = (error.kind() == ErrorKind::InvalidAgentResponse).then_some(UNREACHABLE);
-    Told { error, hint: None, code }.into()
+    Told { error, hint, code }.into()
 }
 
 /// A missing thing other than a task.
@@ -230,9 +230,9 @@ mod tests {
             (usage("wrong"), USAGE),
             (error(ErrorKind::TaskNotFound).into(), NOT_FOUND),
             (error(ErrorKind::InvalidAgentResponse).into(), OTHER),
-            (no_agent(error(ErrorKind::InvalidAgentResponse)), UNREACHABLE),
-            (no_agent(error(ErrorKind::Unauthenticated)), DENIED),
-            (no_agent(error(ErrorKind::Unavailable)).context("there"), UNREACHABLE),
+            (no_agent(error(ErrorKind::InvalidAgentResponse), None), UNREACHABLE),
+            (no_agent(error(ErrorKind::Unauthenticated), None), DENIED),
+            (no_agent(error(ErrorKind::Unavailable), None).context("there"), UNREACHABLE),
             (hinted(error(ErrorKind::DeadlineExceeded), "see"), UNREACHABLE),
             (anyhow::anyhow!("other"), OTHER),
             (OpenError::LockedBy { path: "a.db".into(), pid: 7 }.into(), UNREACHABLE),

@@ -246,8 +246,18 @@ struct Numbered<'a> {
     event_id: Option<u64>,
 }
 
+/// The state that was last shown of a stream. One without a text is shown only when it changes.
+#[derive(Default, Debug)]
+pub(crate) struct ShownState(Option<TaskState>);
+
+impl ShownState {
+    fn is_news(&mut self, status: &TaskStatus) -> bool {
+        self.0.replace(status.state) != Some(status.state) || status.message.is_some()
+    }
+}
+
 /// Prints an event of a stream.
-pub(crate) fn event(format: Format, item: &StreamItem) -> Result<()> {
+pub(crate) fn event(format: Format, item: &StreamItem, shown: &mut ShownState) -> Result<()> {
     let event: &Event = item.event();
     if format == Format::Json {
         return json(&Numbered { event, event_id: item.seq().map(|seq| seq.0) });
@@ -259,12 +269,17 @@ pub(crate) fn event(format: Format, item: &StreamItem) -> Result<()> {
                 write_parts(&artifact.parts)?;
             }
             // An answered question is not shown again: its message has moved to the history.
-            if !task.status.state.is_interrupted() || task.status.message.is_some() {
+            let is_shown = !task.status.state.is_interrupted() || task.status.message.is_some();
+            if is_shown && shown.is_news(&task.status) {
                 human_status(&task.status);
             }
         }
         Event::Message(message) => human_message(message)?,
-        Event::StatusUpdate(update) => human_status(&update.status),
+        Event::StatusUpdate(update) => {
+            if shown.is_news(&update.status) {
+                human_status(&update.status);
+            }
+        }
         Event::ArtifactUpdate(update) => {
             write_parts(&update.artifact.parts)?;
             if update.last_chunk {
@@ -311,6 +326,25 @@ mod tests {
             ("\u{202e}txt.exe\u{2066}", "\\u{202e}txt.exe\\u{2066}"),
         ] {
             assert_eq!(escaped(text, acts), expected);
+        }
+    }
+
+    #[test]
+    fn a_state_without_a_text_is_shown_when_it_changes() {
+        let mut shown = ShownState::default();
+        let mut is_news = |state, text: Option<&str>| {
+            let message = text.map(|text| Message::user("m", vec![Part::text(text)]).into());
+            shown.is_news(&TaskStatus { state, message, ..TaskStatus::default() })
+        };
+        for (state, text, expected) in [
+            (TaskState::Submitted, None, true),
+            (TaskState::Working, None, true),
+            (TaskState::Working, None, false),
+            (TaskState::Working, Some("half done"), true),
+            (TaskState::Working, None, false),
+            (TaskState::Completed, None, true),
+        ] {
+            assert_eq!(is_news(state, text), expected, "{state:?} {text:?}");
         }
     }
 

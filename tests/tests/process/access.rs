@@ -89,7 +89,7 @@ async fn an_operator_decides_on_the_callers_of_an_agent_that_asks() {
     assert!(listed.stdout.starts_with("notes  ann  waiting  since 20"), "{listed:?}");
 
     let decide = async |decision: &str| operator(&state, &admin, &["access", decision, "notes", "ann"]).await;
-    says(&decide("accept").await, 0, &["ann at notes is accepted"]);
+    says(&decide("accept").await, 0, &["ann at notes is accepted; 1 held message runs now"]);
     let done = ended(&hub, "notes", ann, &task).await;
     assert_eq!(done["status"]["state"], "TASK_STATE_COMPLETED", "{done}");
     says(&decide("revoke").await, 0, &["ann at notes has to ask again"]);
@@ -115,7 +115,7 @@ async fn a_message_that_was_let_go_outlives_the_hub() {
     let ann = made.stdout.trim_end();
     let tasks = [send(&hub, "count", ann, "40 20ms").await, send(&hub, "count", ann, "2 20ms").await];
     let accepted = operator(&state, &admin, &["access", "accept", "count", "ann"]).await;
-    says(&accepted, 0, &["ann at count is accepted"]);
+    says(&accepted, 0, &["ann at count is accepted; 2 held messages run now"]);
     hub.process.signal("KILL").await;
     hub.process.end().await;
     let (hub, _) = start(&state).await;

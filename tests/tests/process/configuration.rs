@@ -44,7 +44,12 @@ async fn every_mistake_of_a_file_is_told_and_the_code_is_78() {
     ] {
         assert!(checked.stdout.contains(words), "expected {words:?} in {}", checked.stdout);
     }
-    assert!(checked.stderr.contains("2 problems found"), "{checked:?}");
+    let later = "2 problems found; whether the agents can be reached is checked when these are corrected";
+    assert!(checked.stderr.contains(later), "{checked:?}");
+    // As for `serve`.
+    let missing = cli(&["check", "/nonexistent.toml"]).await;
+    assert_eq!(missing.code, Some(2), "{missing:?}");
+    assert!(missing.stdout.contains("/nonexistent.toml: cannot be read"), "{missing:?}");
     let served = cli(&["serve", "--config", path(&file)]).await;
     assert_eq!(served.code, Some(78), "{served:?}");
     assert!(served.stderr.contains("did you mean listen?"), "{served:?}");

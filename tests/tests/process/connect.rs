@@ -25,9 +25,9 @@ impl PostOffice {
         let (hub, admin) = administered_with(&folder, &["--data", path(&data)]).await;
         let laptop = Hub::start(&[]).await;
         let office = Self { hub, admin, folder, laptop };
-        let made = office.administer(&["mailbox", "create", "coder"]).await;
-        assert_eq!(made.code, Some(0), "{made:?}");
-        std::fs::write(office.key(), &made.stdout).unwrap();
+        let made =
+            office.administer(&["mailbox", "create", "coder", "--key-file", path(&office.key())]).await;
+        assert_eq!((made.code, &*made.stdout), (Some(0), ""), "{made:?}");
         office
     }
 
@@ -139,6 +139,7 @@ async fn an_invitation_becomes_a_mailbox_once() {
     let made = office.administer(&["invite", "create", "--mailbox", "guest", "--expires", "2h"]).await;
     assert_eq!(made.code, Some(0), "{made:?}");
     let code = made.stdout.trim();
+    assert!(code.starts_with("nuncio_invite_"), "no key: {made:?}");
     let again = office.administer(&["invite", "create", "--mailbox", "guest"]).await;
     assert!(again.stderr.contains("there is an invitation to guest already"), "{again:?}");
     let taken = office.administer(&["invite", "create", "--mailbox", "coder"]).await;
@@ -155,7 +156,8 @@ async fn an_invitation_becomes_a_mailbox_once() {
     std::fs::write(&card, shown).unwrap();
     let registered = cli(&[&register[..], &["--invite", code, "--card", path(&card)]].concat()).await;
     assert_eq!(registered.code, Some(0), "{registered:?}");
-    assert!(registered.stderr.contains("nuncio connect guest --hub"), "{registered:?}");
+    let advice = format!(" connect guest --key-file {} --hub {} --to AGENT`", path(&key), office.hub.base);
+    assert!(registered.stderr.contains(&advice), "{registered:?}");
     let twice = cli(&["register", &office.hub.base, "--invite", code]).await;
     assert_eq!((twice.code, &*twice.stdout), (Some(4), ""), "{twice:?}");
 
@@ -184,14 +186,42 @@ async fn a_revoked_invitation_opens_nothing() {
     assert_eq!(office.administer(&["invite", "list"]).await.stdout, "");
 }
 
+/// Without its program an agent takes no work from others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_program_claims_nothing() {
+    let office = PostOffice::open("missing-program").await;
+    let connector = office.connect("cmd:/nonexistent/agent", &[]);
+    connector.says("the agent is away: command: there is no program at this path that can be run").await;
+    let task = office.send("hello").await;
+    for list in ["mailbox", "agent"] {
+        let listed = office.administer(&[list, "list"]).await;
+        assert!(listed.stdout.contains("no worker") && !listed.stdout.contains("NAME"), "{listed:?}");
+    }
+    let _other = office.connect("cmd:cat", &["--worker", "other"]);
+    office.until(&task, "completed").await;
+    for list in ["mailbox", "agent"] {
+        let listed = office.administer(&[list, "list"]).await;
+        assert!(listed.stdout.contains("1 worker"), "{listed:?}");
+    }
+    let shown = office.administer(&["mailbox", "show", "coder"]).await;
+    assert!(shown.stdout.contains("last seen ") && shown.stdout.contains(" s ago"), "{shown:?}");
+    let key = std::fs::read_to_string(office.key()).unwrap();
+    let refused = cli_with_env(&["send", &office.coder(), "hello"], &[("NUNCIO_KEY", key.trim())]).await;
+    assert_eq!(refused.code, Some(4), "{refused:?}");
+    assert!(refused.stderr.contains("this key opens the mailbox coder and calls no agent"), "{refused:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_connected_says_why() {
     let office = PostOffice::open("refused").await;
     std::fs::write(office.key(), "nuncio_wrong").unwrap();
     let mut wrong = office.connect("cmd:cat", &[]);
     assert_eq!(wrong.end().await.code(), Some(4), "{}", wrong.stderr());
+    let stderr = wrong.stderr();
+    assert!(stderr.contains("the hub refuses this key for the mailbox coder: "), "{stderr}");
+    assert!(stderr.contains(" mailbox rotate coder`") && !stderr.contains("is served by"), "{stderr}");
     for (args, code, says) in [
-        (&["connect", "coder"][..], 2, "--to"),
+        (&["connect", "coder"][..], 2, "give --to AGENT, such as --to http://127.0.0.1:8000"),
         (&["connect", "coder", "--to", "ftp://x"], 2, "--to"),
         (&["connect", "coder", "--to", "mailbox:"], 2, "--to"),
         (&["connect", "Coder", "--to", "cmd:cat"], 2, "Coder"),

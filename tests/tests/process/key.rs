@@ -64,7 +64,10 @@ async fn a_key_opens_what_it_is_for_until_it_is_revoked() {
     let url = hub.agent("echo");
     for (env, expected) in [
         (&[][..], "send an API key or a token as Authorization: Bearer (set NUNCIO_KEY)\n"),
-        (&[("NUNCIO_KEY", "wrong")], "there is no such key\n"),
+        (
+            &[("NUNCIO_KEY", "wrong")],
+            "there is no such key (the credentials come from the environment variable NUNCIO_KEY: correct or unset it)\n",
+        ),
     ] {
         let refused = cli_with_env(&["send", &url, "hello"], env).await;
         assert!(refused.stderr.ends_with(expected), "{refused:?}");
@@ -94,12 +97,30 @@ async fn a_key_opens_what_it_is_for_until_it_is_revoked() {
     assert_eq!((send("echo", &key).await, send("echo", &newer).await), (Some(4), Some(4)));
     assert!(ask(&["key", "show", "team-a"]).await.stdout.contains("revoked"));
     says(&ask(&["key", "delete", "team-a"]).await, 0, &["Key team-a is revoked and deleted."]);
-    says(&ask(&["key", "show", "team-a"]).await, 5, &["there is no key team-a"]);
+    says(&ask(&["key", "show", "team-a"]).await, 5, &["there is no key team-a; `", " key list` lists them"]);
     let wrong = ["key", "create", "b", "--operations", "send", "--yes"];
     says(&ask(&wrong).await, 6, &["there are SendMessage"]);
     let trail = documents(&ask(&["trail", "--what", "key-created", "-o", "json"]).await);
     assert_eq!(trail.iter().map(|row| text(&row["what"])).collect::<Vec<_>>(), ["key-created"]);
     assert!(ask(&["trail"]).await.stdout.contains("credentials-refused"));
+
+    let create = ["key", "create", "b", "--allow", "echo,ehco", "--yes"];
+    let made = ask(&create).await;
+    assert!(made.stderr.contains("there is no agent ehco yet; did you mean echo?"), "{made:?}");
+    assert!(!made.stderr.contains("no agent echo"), "{made:?}");
+    says(
+        &ask(&create).await,
+        6,
+        &["there is a key of this name; `", " key rotate b`, or `", " key delete b` first"],
+    );
+    let secret = state.join("b.key");
+    let rotated = ask(&["key", "rotate", "b", "--key-file", path(&secret)]).await;
+    assert_eq!((rotated.code, &*rotated.stdout), (Some(0), ""), "{rotated:?}");
+    let newer = std::fs::read_to_string(&secret).unwrap();
+    assert!(
+        rotated.stderr.contains("b.key; it is not shown again") && !rotated.stderr.contains(newer.trim())
+    );
+    assert_eq!(send("echo", newer.trim()).await, Some(0));
 }
 
 /// docs/operating.md: other hubs on the same database follow, and open streams of the key end.

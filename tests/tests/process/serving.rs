@@ -34,7 +34,7 @@ async fn people_get_a_line_to_paste() {
         lines.push(hub.line().await.unwrap());
     }
     assert!(lines[0].contains("listens on http://127.0.0.1:"), "{lines:?}");
-    hub.says("warning: tasks are kept in memory only").await;
+    hub.says("warning: tasks and API keys are in memory only").await;
     // As it stands there, but for the program's name.
     let line = lines.iter().find(|line| line.contains(" send ") && line.contains("/agents/echo")).unwrap();
     let (_, args) = line.split_once(" send ").unwrap();

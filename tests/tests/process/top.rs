@@ -34,7 +34,10 @@ async fn top_shows_the_figures_once_where_there_is_no_terminal() {
     }
     let stats = json(&ask(&["top", "--once", "-o", "json"]).await);
     assert_eq!((&stats["calls"]["calls"], &stats["store"]["kind"]), (&json!(1), &json!("memory")));
+    assert!(shown.stdout.contains(" calls/10 min "), "{shown:?}");
     says(&ask(&["top", "--interval", "0s"]).await, 2, &["expected at least 1s"]);
+    let words = "this hub was started without a configuration file; there is nothing to reload";
+    says(&ask(&["config", "reload"]).await, 0, &[words]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

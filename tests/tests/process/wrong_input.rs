@@ -80,6 +80,9 @@ async fn an_address_without_an_agent_is_told_apart_from_a_wrong_one() {
         let words = ["no agent card at", "the address of the agent or of its card", &lists];
         check(&["send", &url, "x"], 3, &words).await;
     }
+    let missing = format!("error: there is no agent ecko at {}: no agent card at ", hub.base);
+    check(&["send", &hub.agent("ecko"), "x"], 3, &[&missing, "did you mean echo?"]).await;
+    check(&["send", &hub.agent("nope"), "x"], 3, &["has conformance, echo, slow"]).await;
     let get = "for a task of your own at an agent: ";
     check(&["task", "show", &hub.agent("echo"), "t-1"], 2, &[get, " task get URL ID"]).await;
 }

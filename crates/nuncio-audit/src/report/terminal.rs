@@ -25,10 +25,16 @@ pub fn terminal(result: &AuditResult, options: &Options<'_>) -> String {
     let score = score(result);
     let mut screen = Screen::new(options.colour);
     head(&mut screen, result);
-    grade(&mut screen, &score);
-    categories(&mut screen, &score);
-    interfaces(&mut screen, result);
-    capabilities(&mut screen, result);
+    if result.grounds.no_card {
+        // Grade, score and coverage of nothing would mislead.
+        screen.blank();
+        screen.styled(Style::Strong, &format!("No grade: no agent card at {}", text::line(&result.target)));
+    } else {
+        grade(&mut screen, &score);
+        categories(&mut screen, &score);
+        interfaces(&mut screen, result);
+        capabilities(&mut screen, result);
+    }
     findings(&mut screen, result);
     unseen(&mut screen, result);
     if let Some(changes) = options.changes {

@@ -122,14 +122,24 @@ pub async fn discover(egress: &Egress, agent: &Url, credentials: &Credentials) -
 }
 
 pub(crate) fn no_card(places: &[Url]) -> Error {
+    let missing =
+        places.first().and_then(named).map(|(name, hub)| format!("there is no agent {name} at {hub}: "));
     let lists = places.first().map(|place| format!("; {} lists the agents of a hub", directory(place)));
     let places: Vec<_> = places.iter().map(shown).collect();
     let message = format!(
-        "no agent card at {}; give the address of the agent or of its card{}",
+        "{}no agent card at {}; give the address of the agent or of its card{}",
+        missing.unwrap_or_default(),
         places.join(" or "),
         lists.unwrap_or_default()
     );
     Error::new(ErrorKind::InvalidAgentResponse, message)
+}
+
+/// The name of the agent in a URL of a hub, and the address of the hub.
+fn named(url: &Url) -> Option<(&str, String)> {
+    let (above, below) = url.path().split_once("/agents/")?;
+    let name = below.split('/').next().filter(|name| !name.is_empty() && !name.starts_with('.'))?;
+    Some((name, format!("{}{above}", url.origin().ascii_serialization())))
 }
 
 /// The URL of the list of agents, if the URL belongs to a hub. A hub may be below a path of its host.
@@ -225,17 +235,25 @@ mod tests {
 
     #[test]
     fn a_missing_card_names_the_list_of_agents() {
-        for (agent, expected) in [
-            ("http://localhost:2602/agents/billng", "http://localhost:2602/agents"),
-            ("https://a.example/hub/agents/billing/?x=s3cret", "https://a.example/hub/agents"),
-            ("https://a.example/billing", "https://a.example/agents"),
-            ("https://a.example/cards/b.json", "https://a.example/agents"),
+        for (agent, begins, expected) in [
+            (
+                "http://localhost:2602/agents/billng",
+                "there is no agent billng at http://localhost:2602: no agent card at ",
+                "http://localhost:2602/agents",
+            ),
+            (
+                "https://a.example/hub/agents/billing/?x=s3cret",
+                "there is no agent billing at https://a.example/hub: ",
+                "https://a.example/hub/agents",
+            ),
+            ("https://a.example/billing", "no agent card at ", "https://a.example/agents"),
+            ("https://a.example/cards/b.json", "no agent card at ", "https://a.example/agents"),
         ] {
             let error = no_card(&card_urls(&Url::parse(agent).unwrap()));
             let expected = format!(
                 "; give the address of the agent or of its card; {expected} lists the agents of a hub"
             );
-            assert!(error.message().ends_with(&expected), "{error}");
+            assert!(error.message().starts_with(begins) && error.message().ends_with(&expected), "{error}");
             assert!(!error.message().contains("s3cret"), "{error}");
         }
     }

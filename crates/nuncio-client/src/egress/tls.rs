@@ -235,6 +235,7 @@ pub(super) enum Distrust {
     WrongPurpose,
     /// The peer uses a CA certificate as its own.
     AuthorityAsPeer,
+    /// A trusted issuer has the name of its issuer, and another key.
     BadSignature,
     /// It cannot be read, or it has properties that are not supported.
     Unusable,
@@ -278,19 +279,21 @@ impl Distrust {
             Self::Revoked => "it is revoked",
             Self::WrongPurpose => "it is not for servers",
             Self::AuthorityAsPeer => "it is that of a certificate authority",
-            Self::BadSignature => "its signature is wrong",
+            Self::BadSignature => "no trusted issuer has signed it",
             Self::Unusable => "it cannot be read, or has unsupported properties",
         }
     }
 
     fn remedy(self) -> &'static str {
         match self {
-            Self::UnknownIssuer => "--ca FILE trusts it (auth.ca in nuncio.toml)",
+            Self::UnknownIssuer | Self::BadSignature => {
+                "if you trust its issuer, or it is self-signed, name its file with --ca (auth.ca in nuncio.toml)"
+            }
             Self::NotYetValid => "compare the clocks of both machines",
             Self::WrongName => "call the host by a name of the certificate",
             Self::WrongPurpose => "make one with extendedKeyUsage serverAuth",
             Self::AuthorityAsPeer => "make one with basicConstraints CA:FALSE",
-            Self::Expired | Self::Revoked | Self::BadSignature | Self::Unusable => "replace it",
+            Self::Expired | Self::Revoked | Self::Unusable => "replace it",
         }
     }
 
@@ -306,7 +309,9 @@ impl Distrust {
             CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
                 Self::WrongPurpose
             }
-            CertificateError::BadSignature => Self::BadSignature,
+            // The key of the trusted issuer is of another algorithm: it cannot have made the signature.
+            CertificateError::BadSignature
+            | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => Self::BadSignature,
             // The verifier's error is not a public type; it is recognised by its text.
             CertificateError::Other(other) if other.0.to_string() == "CaUsedAsEndEntity" => {
                 Self::AuthorityAsPeer

@@ -155,8 +155,15 @@ async fn an_authority_of_ones_own_has_to_be_added() {
     let error = builder().connect(&peer.base).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.message().starts_with("the certificate of localhost:"), "{error}");
-    let reason = "is not trusted: its issuer is unknown; --ca FILE trusts it (auth.ca in nuncio.toml)";
+    let reason = "is not trusted: its issuer is unknown; if you trust its issuer, or it is self-signed, name its file \
+                  with --ca (auth.ca in nuncio.toml)";
     assert!(error.message().ends_with(reason), "{error}");
+    // A trusted authority of the same name is not the issuer.
+    let namesake = trusting(&Authority::new("ours")).build().unwrap();
+    let error = builder().egress(namesake).connect(&peer.base).await.unwrap_err();
+    let reason =
+        "is not trusted: no trusted issuer has signed it; if you trust its issuer, or it is self-signed, ";
+    assert!(error.message().contains(reason), "{error}");
     let other = trusting(&Authority::new("another")).build().unwrap();
     assert!(builder().egress(other).connect(&peer.base).await.is_err());
 

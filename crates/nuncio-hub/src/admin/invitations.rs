@@ -17,7 +17,7 @@ use super::{
 use crate::{
     clock,
     config::AgentName,
-    identity::{ApiKey, KeyringError, NewApiKey, key_prefix},
+    identity::{ApiKey, KeyringError, NewApiKey, invitation_prefix},
 };
 
 /// The time for which an invitation is good by default.
@@ -84,7 +84,7 @@ fn is_open(key: &ApiKey) -> bool {
 
 fn shown(key: ApiKey) -> Invitation {
     Invitation {
-        prefix: key_prefix(&key.id),
+        prefix: invitation_prefix(&key.id),
         mailbox: key.name,
         created: key.created,
         expires: key.expires.unwrap_or(Timestamp::MAX),

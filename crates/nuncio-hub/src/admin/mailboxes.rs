@@ -1,8 +1,8 @@
 //! Mailboxes: created, listed, shown, rotated, removed; leases and poison tasks.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use nuncio_protocol::{ErrorKind, TaskId};
+use nuncio_protocol::{ErrorKind, TaskId, Timestamp};
 
 use super::{
     AdminState, agents,
@@ -17,12 +17,16 @@ use super::{
 };
 use crate::{
     agents::{LeaseView, MailboxOverview, OpenRefusal, Opening, PoisonView, TurnView},
+    clock,
     identity::{KeyText, KeyringError, NewApiKey, key_prefix},
     registry::ChangeRefusal,
 };
 
 /// Default time for which the previous key stays valid after a rotation.
 const DEFAULT_OVERLAP: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Time for which a worker counts as present after its last call. A claim waits for a minute at most.
+const PRESENCE_MILLIS: i64 = 2 * 60 * 1000;
 
 pub(super) async fn list(
     state: Arc<AdminState>,
@@ -195,7 +199,12 @@ fn missing(name: &str) -> AdminProblem {
 
 fn shown(state: &AdminState, name: &str, overview: &MailboxOverview) -> Mailbox {
     let key = state.identity.mailbox_keys().show(name);
+    let now = clock::now().as_millis();
+    let is_there = |seen: Timestamp| now.saturating_sub(seen.as_millis()) <= PRESENCE_MILLIS;
+    let seen = overview.workers.iter().filter(|(_, seen)| is_there(*seen)).map(|(name, _)| name);
+    let leases = overview.turns.iter().filter_map(|turn| turn.lease.as_ref().map(|lease| &lease.worker));
     Mailbox {
+        workers: seen.chain(leases).collect::<BTreeSet<_>>().len(),
         name: name.to_owned(),
         key_prefix: key.as_ref().map(|(key, _)| key_prefix(&key.id)),
         last_used: key.and_then(|(_, used)| used),

@@ -32,7 +32,9 @@ const ROWS: [Row; 6] = [
 
 /// The capabilities of a remote agent; none of another one.
 pub(super) fn observed(state: &AdminState, agent: &ServedAgent) -> Vec<ObservedCapability> {
-    let Some(upstream) = agent.upstream() else { return Vec::new() };
+    // A model or a mailbox has a status, but no card and no answers of the protocol.
+    let upstream = agent.upstream().filter(|upstream| upstream.access().is_some());
+    let Some(upstream) = upstream else { return Vec::new() };
     let (card, is_proxied) = (upstream.card(), agent.runtime().is_none());
     let row = |(capability, member, ops): Row| {
         let mut totals = OpTotals::default();

@@ -20,6 +20,9 @@ pub trait Reloader: Send + Sync {
     /// changed keys, and `refused` with the problems of a reload that was refused since.
     fn shown(&self) -> Value;
 
+    /// The files of the configuration in force; none if the hub was started without one.
+    fn files(&self) -> Vec<String>;
+
     /// Reads the configuration again and applies it. With `force` even if it is empty, or has lost its identity or
     /// all agents.
     ///
@@ -39,7 +42,8 @@ pub(super) async fn reload(
     state: Arc<AdminState>,
     request: ReloadConfig,
 ) -> Result<Reply<Reloaded>, AdminProblem> {
-    let changes = reloader(&state)?.reload(request.options.force).await.map_err(|problems| {
+    let reloader = reloader(&state)?;
+    let changes = reloader.reload(request.options.force).await.map_err(|problems| {
         AdminProblem::conflict(format!(
             "the new configuration is invalid; the previous configuration stays in force: {problems}"
         ))
@@ -55,6 +59,7 @@ pub(super) async fn reload(
         ("cors", changes.cors),
     ];
     Ok(Reply::new(Reloaded {
+        files: reloader.files(),
         added: names(added),
         changed: names(changed),
         removed: names(removed),

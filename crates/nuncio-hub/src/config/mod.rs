@@ -61,7 +61,7 @@ pub use self::{
     cors::{Cors, WebOrigin},
     data::{Data, DatabaseUrl, Durability, KEEP_FINISHED, Storage},
     edge::{Admin, CardKey, Connections, TlsFiles},
-    file::{Origin, Problem, Problems, Severity, format, init, schema, show},
+    file::{Origin, Problem, Problems, Severity, did_you_mean, format, init, schema, show},
     identity::{Algorithm, Anonymous, Cards, Identity, Issuer},
     limits::{AgentLimits, Limits, Rate},
     network::Network,

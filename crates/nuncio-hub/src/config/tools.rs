@@ -223,5 +223,12 @@ mod tests {
         let own = "[agents.writer]\nmodel = \"openai:#x\"\nagents = [\"writer\"]\n";
         let problems = load(own).unwrap_err().to_string();
         assert!(problems.contains("cannot be a tool of itself"), "{problems}");
+        // Others may be added later.
+        let unknown =
+            "[agents.writer]\nmodel = \"openai:#x\"\nagents = [\"ecko\"]\n[agents.echo]\ndemo = \"echo\"\n";
+        let warnings = must(load(unknown)).warnings.to_string();
+        let expected =
+            "agents.writer.agents: there is no agent ecko in this configuration; did you mean echo?";
+        assert!(warnings.contains(expected), "{warnings}");
     }
 }

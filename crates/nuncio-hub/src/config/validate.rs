@@ -54,6 +54,7 @@ impl Config {
         if findings.problems.iter().filter(is_error).all(is_of_agent) {
             self.compare_store(tree, findings);
             self.compare_issuers(tree, findings);
+            self.compare_peers(tree, findings);
             self.warn_of_silent_proxy(tree, findings);
             note(self.validate_hub(), tree, findings);
         }
@@ -99,6 +100,29 @@ impl Config {
                     let path = ["identity", "jwt", &index, "allow", &at.to_string()];
                     findings.warn_in(tree, &path, format!("there is no agent of this name yet{hint}"));
                 }
+            }
+        }
+    }
+
+    /// Checks the agents that models may call. Others may be added later by the admin API: a warning.
+    fn compare_peers(&self, tree: &Node, findings: &mut Findings) {
+        let known: Vec<&str> = tree.find(&["agents"]).into_iter().flat_map(Node::keys).collect();
+        for agent in &self.agents {
+            let AgentKind::Model(model) = &agent.kind else { continue };
+            // Seats of rooms are agents as well, and a template has agents of any name that begins with its own.
+            let is_known = |name: &str| {
+                let is_of = |other: &Agent| {
+                    let rest = name.strip_prefix(&*other.name);
+                    rest.is_some_and(|rest| {
+                        rest.is_empty() || other.kind.is_template() && rest.starts_with('-')
+                    })
+                };
+                known.contains(&name) || self.demo && Demo::has_name(name) || self.agents.iter().any(is_of)
+            };
+            for name in model.agents.iter().filter(|name| !is_known(name)) {
+                let text =
+                    format!("there is no agent {name} in this configuration{}", did_you_mean(name, &known));
+                findings.warn_in(tree, &["agents", &*agent.name, "agents"], text);
             }
         }
     }

@@ -36,6 +36,8 @@ pub fn host_name() -> Option<String> {
 pub(super) struct LocalAgent {
     agent: Arc<ServedAgent>,
     runtime: Runtime,
+    /// The settings of a program, which is looked for before each claim.
+    program: Option<config::AgentKind>,
 }
 
 impl LocalAgent {
@@ -71,11 +73,12 @@ impl LocalAgent {
             profile: None,
             store,
         };
+        let program = matches!(desired.kind, config::AgentKind::Command(_)).then(|| desired.kind.clone());
         let activate = Arc::new(factory).prepare(desired, None).await?;
         let agent = activate()?;
         let runtime = agent.runtime().cloned();
         let runtime = runtime.context("its tasks are its own (mode = \"proxy\"); use mode = \"durable\"")?;
-        Ok(Self { agent, runtime })
+        Ok(Self { agent, runtime, program })
     }
 
     pub(super) fn runtime(&self) -> &Runtime {
@@ -89,6 +92,10 @@ impl LocalAgent {
 
     /// The reason why the agent cannot work now; `None` if it can.
     pub(super) fn outage(&self) -> Option<String> {
+        if let Some(program) = &self.program {
+            let problem = agents::kind_of(program).check_files().into_iter().next();
+            return problem.map(|problem| format!("{}: {:#}", problem.key, problem.error));
+        }
         match &self.agent.upstream()?.health().condition {
             Condition::Down(reason) => Some(reason.clone()),
             Condition::Unknown | Condition::Up | Condition::Degraded(_) => None,

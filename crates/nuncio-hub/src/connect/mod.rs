@@ -185,6 +185,9 @@ impl Connector {
                 Err(WorkerError::Refused { detail, .. }) => report(Report::CardRefused(detail)),
                 Err(error) => return Err(error),
             }
+            if published.is_none() {
+                report(Report::Connected);
+            }
             *published = Some(card);
         }
         self.worker.claim(CLAIM_WAIT).await

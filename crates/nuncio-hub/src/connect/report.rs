@@ -16,6 +16,8 @@ pub enum LeaseEnd {
 /// Something that a connector does or sees.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Report {
+    /// The hub has accepted the worker, and its answer to the card of the agent.
+    Connected,
     /// The hub cannot be reached, for this reason.
     HubIsAway(String),
     /// The hub answers again.
@@ -37,6 +39,7 @@ pub enum Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Connected => f.write_str("the hub has accepted the worker"),
             Self::HubIsAway(why) => write!(f, "the hub is away: {why}; trying again"),
             Self::HubIsBack => f.write_str("the hub is back"),
             Self::AgentIsAway(why) => {

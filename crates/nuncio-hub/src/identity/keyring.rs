@@ -41,14 +41,22 @@ struct Kinds {
     key: &'static str,
     used: &'static str,
     change: &'static str,
+    /// Makes the text for an id.
+    text: fn(&str) -> anyhow::Result<KeyText>,
 }
 
 /// Keys of callers.
-const CALLERS: Kinds = Kinds { key: "key", used: "key-used", change: "key-change" };
+const CALLERS: Kinds = Kinds { key: "key", used: "key-used", change: "key-change", text: KeyText::new };
 /// Keys of mailboxes, each named after its mailbox.
-const MAILBOXES: Kinds = Kinds { key: "mailbox-key", used: "mailbox-key-used", change: "mailbox-key-change" };
+const MAILBOXES: Kinds =
+    Kinds { key: "mailbox-key", used: "mailbox-key-used", change: "mailbox-key-change", text: KeyText::new };
 /// Invitations, each named after the mailbox that it becomes.
-const INVITATIONS: Kinds = Kinds { key: "invitation", used: "invitation-used", change: "invitation-change" };
+const INVITATIONS: Kinds = Kinds {
+    key: "invitation",
+    used: "invitation-used",
+    change: "invitation-change",
+    text: KeyText::invitation,
+};
 const ALL: &str = "all";
 /// Interval at which times of last use are stored.
 const LAST_USED_INTERVAL: Duration = Duration::from_secs(60);
@@ -317,7 +325,7 @@ impl Keyring {
             return Err(KeyringError::Taken);
         }
         let id = text::new_id().map_err(KeyringError::Failed)?;
-        let text = KeyText::new(&id).map_err(KeyringError::Failed)?;
+        let text = (self.kinds.text)(&id).map_err(KeyringError::Failed)?;
         let key = new.check(id, now()).map_err(KeyringError::Invalid)?;
         let kept = StoredKey { key: key.clone(), secrets: vec![StoredSecret::of(&text)] };
         if !self.put(&kept, Expect::Absent).await? {
@@ -342,7 +350,7 @@ impl Keyring {
                 if kept.key.revoked.is_some() {
                     return Err(KeyringError::Invalid("the key was revoked; create another".to_owned()));
                 }
-                let text = KeyText::new(&kept.key.id).map_err(KeyringError::Failed)?;
+                let text = (self.kinds.text)(&kept.key.id).map_err(KeyringError::Failed)?;
                 let (now, ends) = (now(), later(now(), overlap));
                 kept.secrets.truncate(1);
                 kept.secrets.iter_mut().for_each(|before| before.until = Some(ends));

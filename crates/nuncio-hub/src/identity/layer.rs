@@ -130,6 +130,14 @@ pub(super) fn told(refused: &AuthRefusal) -> (Error, Option<String>) {
                 format!("Bearer realm=\"nuncio\", error=\"invalid_token\", error_description=\"{why}\"");
             (Error::new(ErrorKind::Unauthenticated, *why), Some(challenge))
         }
+        AuthRefusal::MailboxKey(mailbox) => {
+            let why = format!(
+                "this key opens the mailbox {mailbox} and calls no agent; nuncio key create makes a key for callers"
+            );
+            let challenge =
+                format!("Bearer realm=\"nuncio\", error=\"invalid_token\", error_description=\"{why}\"");
+            (Error::new(ErrorKind::Unauthenticated, why), Some(challenge))
+        }
         AuthRefusal::TooMany(wait) => {
             let why = "too many wrong credentials came from this address; wait before you try again";
             (Error::new(ErrorKind::ResourceExhausted, why).with_retry_after(*wait), None)

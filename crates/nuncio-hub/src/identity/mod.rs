@@ -45,6 +45,7 @@ use nuncio_protocol::{AgentCard, Caller, SecurityScheme};
 use nuncio_server::store::Store;
 use tokio::{sync::watch, time::Instant};
 
+pub(crate) use self::text::invitation_prefix;
 pub(crate) use self::{
     access::Access,
     caller_id::CallerId,
@@ -113,6 +114,8 @@ enum AuthRefusal {
     Foreign,
     /// The credential is wrong, expired or revoked.
     Invalid(&'static str),
+    /// The credential is the valid key of this mailbox, which calls no agent.
+    MailboxKey(String),
     /// Too many wrong credentials came from this address; for this long it gets no other reason.
     TooMany(Duration),
     /// The credential cannot be verified now.
@@ -293,6 +296,15 @@ impl Authenticator {
                 let why = if self.has_any() { why } else { NO_CREDENTIALS };
                 Err(self.refuse(why, peer.address))
             }
+            Err(AuthRefusal::MailboxKey(mailbox)) => {
+                let detail = Some(format!("the key of the mailbox {mailbox} calls no agent"));
+                self.trail.note(Row {
+                    peer: Some(peer.address),
+                    detail,
+                    ..Row::of(What::CredentialsRefused)
+                });
+                Err(AuthRefusal::MailboxKey(mailbox))
+            }
             found => found,
         }
     }
@@ -314,7 +326,13 @@ impl Authenticator {
     async fn judge(&self, text: &str, peer: IpAddr) -> Result<KnownCaller, AuthRefusal> {
         if text::is_key(text) {
             let given = text::read(text).ok_or(AuthRefusal::Invalid("the key is mistyped or cut off"))?;
-            let entry = self.keyring.find(&given, clock::now()).map_err(AuthRefusal::Invalid)?;
+            let now = clock::now();
+            // Only the holder of a valid key of a mailbox learns of it.
+            let refused = |why| match self.mailbox_keys.look_up(&given, now) {
+                Ok(entry) => AuthRefusal::MailboxKey(entry.name().to_owned()),
+                Err(_) => AuthRefusal::Invalid(why),
+            };
+            let entry = self.keyring.find(&given, now).map_err(refused)?;
             let access = self.access(&entry.caller, entry.agents.clone(), Some(entry.id()), peer);
             let (keyring, id) = (Arc::clone(&self.keyring), entry.id().to_owned());
             let expiry = CredentialExpiry::Key { keyring, id, hash: given.hash };

@@ -68,6 +68,7 @@ async fn who_at(identity: &Authenticator, sent: &[(&'static str, &str)], peer: P
         Err(AuthRefusal::Missing) => "missing".to_owned(),
         Err(AuthRefusal::Foreign) => "foreign".to_owned(),
         Err(AuthRefusal::Invalid(why)) => why.to_owned(),
+        Err(AuthRefusal::MailboxKey(mailbox)) => format!("mailbox {mailbox}"),
         Err(AuthRefusal::TooMany(_)) => "too many".to_owned(),
         Err(AuthRefusal::Unavailable) => "unavailable".to_owned(),
     }
@@ -97,6 +98,19 @@ async fn who_gets_in_without_showing_anything() {
         identity.declare(&mut card, false);
         assert_eq!(card.security_requirements.is_empty(), expected == "-", "{case}: the card says the same");
     }
+}
+
+/// The holder of a mailbox's key learns why it calls nothing; a wrong key learns nothing.
+#[tokio::test]
+async fn the_key_of_a_mailbox_calls_no_agent() {
+    let (identity, _writer) = identity(Anonymous::Loopback, Vec::new(), true).await;
+    let (_, key) = identity.mailbox_keys().create(NewApiKey::named("coder")).await.unwrap();
+    assert_eq!(who(&identity, &[("x-api-key", key.reveal())]).await, "mailbox coder");
+    let (error, challenge) = layer::told(&AuthRefusal::MailboxKey("coder".to_owned()));
+    assert!(error.message().starts_with("this key opens the mailbox coder and calls no agent"), "{error}");
+    assert!(challenge.is_some_and(|challenge| challenge.contains("invalid_token")));
+    identity.mailbox_keys().delete("coder").await.unwrap();
+    assert_eq!(who(&identity, &[("x-api-key", key.reveal())]).await, NO_CREDENTIALS);
 }
 
 /// Loopback means that the caller is on this machine, not only that the connection is.

@@ -17,6 +17,8 @@ use aws_lc_rs::{
 };
 
 const PREFIX: &str = "nuncio_";
+/// The prefix of the code of an invitation, which is no key. Codes of earlier versions have that of keys.
+const INVITE_PREFIX: &str = "nuncio_invite_";
 const DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 /// Ids use digits and lower-case letters only: people read them aloud.
 const ID_RADIX: usize = 36;
@@ -32,7 +34,16 @@ pub struct KeyText(String);
 impl KeyText {
     /// Generates a secret for the key of this id.
     pub(super) fn new(id: &str) -> Result<Self> {
-        let text = format!("{PREFIX}{id}_{}", random(DIGITS.len(), SECRET)?);
+        Self::with_prefix(PREFIX, id)
+    }
+
+    /// Generates the code of the invitation of this id.
+    pub(super) fn invitation(id: &str) -> Result<Self> {
+        Self::with_prefix(INVITE_PREFIX, id)
+    }
+
+    fn with_prefix(prefix: &str, id: &str) -> Result<Self> {
+        let text = format!("{prefix}{id}_{}", random(DIGITS.len(), SECRET)?);
         let checksum = checksum(&text);
         Ok(Self(text + &checksum))
     }
@@ -61,6 +72,11 @@ pub fn key_prefix(id: &str) -> String {
     format!("{PREFIX}{id}")
 }
 
+/// The first part of the code of an invitation.
+pub(crate) fn invitation_prefix(id: &str) -> String {
+    format!("{INVITE_PREFIX}{id}")
+}
+
 /// A key from a request: well-formed, but not yet looked up.
 pub(super) struct PresentedKey<'a> {
     pub(super) id: &'a str,
@@ -78,7 +94,8 @@ pub(super) fn is_key(text: &str) -> bool {
 /// Parses a key; `None` if its shape or checksum is wrong.
 pub(super) fn read(text: &str) -> Option<PresentedKey<'_>> {
     let (body, sum) = text.split_at_checked(text.len().checked_sub(CHECKSUM)?)?;
-    let (id, secret) = body.strip_prefix(PREFIX)?.split_once('_')?;
+    let rest = body.strip_prefix(INVITE_PREFIX).or_else(|| body.strip_prefix(PREFIX))?;
+    let (id, secret) = rest.split_once('_')?;
     let is_small = |byte: u8| byte.is_ascii_digit() || byte.is_ascii_lowercase();
     let is_shaped = id.len() == ID
         && secret.len() == SECRET
@@ -150,6 +167,16 @@ mod tests {
             wrong.replace_range(at..=at, other);
             assert!(read(&wrong).is_none(), "{at}: {wrong}");
         }
+    }
+
+    #[test]
+    fn the_code_of_an_invitation_does_not_look_like_a_key() {
+        let text = KeyText::invitation("k3v9x0a1b2c4").unwrap();
+        assert!(text.reveal().starts_with(&invitation_prefix("k3v9x0a1b2c4")));
+        let given = read(text.reveal()).unwrap();
+        assert_eq!((given.id, given.hash), ("k3v9x0a1b2c4", text.hash()));
+        let earlier = KeyText::new("k3v9x0a1b2c4").unwrap();
+        assert!(read(earlier.reveal()).is_some(), "a code of an earlier version is read");
     }
 
     #[test]

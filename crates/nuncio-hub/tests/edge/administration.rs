@@ -392,6 +392,10 @@ impl Reloader for Scripted {
         json!({ "config": { "listen": "127.0.0.1:2602" }, "origins": { "listen": "default" } })
     }
 
+    fn files(&self) -> Vec<String> {
+        vec!["nuncio.toml".to_owned()]
+    }
+
     async fn reload(&self, _force: bool) -> Result<Changes, Problems> {
         self.0.lock().unwrap().remove(0)
     }
@@ -406,6 +410,7 @@ async fn the_configuration_is_told_and_read_again() {
     let reload = async || api.ask("POST", "/config:reload", "/config:reload", None).await;
     let told = reload().await.body;
     assert_eq!((&told["parts"], &told["needsRestart"]), (&json!(["limits"]), &json!(["listen"])));
+    assert_eq!(told["files"], json!(["nuncio.toml"]), "{told}");
     reload().await.says(409, "the previous configuration stays in force");
     api.until("/audit", "/audit?what=config-reloaded", |trail| !trail["rows"].as_array().unwrap().is_empty())
         .await;

@@ -28,7 +28,7 @@ pub(crate) struct Connect {
 
     /// The agent on this machine: http://… or https://… for an agent that speaks A2A; cmd:PROGRAM or cmd+json:PROGRAM for a
     /// program; openai:URL#MODEL or anthropic:URL#MODEL for a model.
-    #[arg(long, value_name = "AGENT", required_unless_present = "config", conflicts_with = "config")]
+    #[arg(long, value_name = "AGENT", conflicts_with = "config")]
     pub(crate) to: Option<String>,
 
     /// A nuncio.toml whose table [agents.NAME] has the settings of the agent.

@@ -1,6 +1,6 @@
 //! The arguments of `nuncio key`.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use clap::Subcommand;
 
@@ -32,6 +32,9 @@ pub(crate) enum KeyCommand {
         /// Create it even if the hub keeps its data in memory and loses the key at its next restart.
         #[arg(long)]
         yes: bool,
+        /// Write the secret to this file, which must not exist, instead of printing it.
+        #[arg(long, value_name = "FILE")]
+        key_file: Option<PathBuf>,
     },
     /// List the keys of a hub.
     List {
@@ -54,6 +57,9 @@ pub(crate) enum KeyCommand {
         /// Time for which the old secret stays valid, such as 0s, 2h or 7d [default: 1d].
         #[arg(long, value_name = "TIME", value_parser = duration)]
         overlap: Option<Duration>,
+        /// Write the secret to this file, in place of the old one, instead of printing it.
+        #[arg(long, value_name = "FILE")]
+        key_file: Option<PathBuf>,
     },
     /// Revoke a key at once and end its streams.
     Revoke {

@@ -1,6 +1,6 @@
 //! The arguments of `nuncio mailbox`.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use clap::Subcommand;
 use url::Url;
@@ -21,6 +21,9 @@ pub(crate) enum MailboxCommand {
         /// A setting of the mailbox, such as wait_hours=48; may be repeated.
         #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
         settings: Vec<(String, String)>,
+        /// Write the key to this file, which must not exist, instead of printing it.
+        #[arg(long, value_name = "FILE")]
+        key_file: Option<PathBuf>,
     },
     /// List the mailboxes of a hub.
     List {
@@ -43,6 +46,9 @@ pub(crate) enum MailboxCommand {
         /// Time for which the old key stays valid, such as 0s, 2h or 7d [default: 1d].
         #[arg(long, value_name = "TIME", value_parser = duration)]
         overlap: Option<Duration>,
+        /// Write the key to this file, in place of the old one, instead of printing it.
+        #[arg(long, value_name = "FILE")]
+        key_file: Option<PathBuf>,
     },
     /// Remove a mailbox and its key. Its tasks are kept.
     Remove {

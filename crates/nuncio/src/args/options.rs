@@ -464,10 +464,10 @@ fn agent(text: &str) -> Result<Given, Error> {
             "--agent: expected NAME=SPEC, such as billing=https://billing.internal".to_owned(),
         ));
     };
-    // If the name was forgotten, the text before the = is a part of an address.
-    let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
-    let shown = if is_word { format!("--agent {name}") } else { "--agent".to_owned() };
-    name.parse::<AgentName>().map_err(|error| wrong(format!("{shown}: {error}")))?;
+    // If the name was forgotten, the text before the = is a part of an address, which may hold a password.
+    let is_address = name.contains(['/', '@', ':']);
+    let shown = if is_address { "the text before =".to_owned() } else { format!("{name:?}") };
+    name.parse::<AgentName>().map_err(|error| wrong(format!("--agent: {shown} {error}")))?;
     let told = agent_spec(spec).map_err(|error| wrong(format!("--agent {name}: {error}")))?;
     let origin = Origin::Flag(format!("--agent {name}"));
     Ok(Given { path: vec!["agents".to_owned(), name.to_owned()], told, origin })
@@ -565,9 +565,13 @@ mod tests {
         assert_eq!(names, ["billing", "coder"]);
         for (text, words) in [
             ("https://me:s3cret@b.internal", "expected NAME=SPEC"),
-            ("Billing=https://x", "--agent Billing: is not a valid name of an agent"),
-            ("tasks=https://x", "--agent tasks: is reserved"),
-            ("https://me:s3cret@b.internal?x=y", "--agent: is not a valid name of an agent"),
+            ("Billing=https://x", "--agent: \"Billing\" is not a valid name of an agent; expected a to z"),
+            ("Foo bar=cmd:ls", "--agent: \"Foo bar\" is not a valid name of an agent"),
+            ("tasks=https://x", "--agent: \"tasks\" is reserved"),
+            (
+                "https://me:s3cret@b.internal?x=y",
+                "--agent: the text before = is not a valid name of an agent",
+            ),
             ("a=mistral:http://x#y", "--agent a: unknown kind of agent"),
             ("a=s3cret:http://x#y", "--agent a: unknown kind of agent"),
         ] {

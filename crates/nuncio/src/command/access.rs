@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::{
     connect::key,
-    pages::{self, word},
+    pages::{self, Table, columns, word},
     target::egress,
 };
 use crate::{
@@ -21,6 +21,9 @@ use crate::{
     exit,
     output::{self, Format},
 };
+
+/// The columns of a list of callers.
+const HEADER: &[&str] = &["AGENT", "CALLER", "STATE", "SINCE", "DETAILS"];
 
 pub(super) async fn run(command: AccessCommand, format: Format) -> Result<ExitCode> {
     match command {
@@ -34,7 +37,8 @@ pub(super) async fn run(command: AccessCommand, format: Format) -> Result<ExitCo
                 return list_own(&agent, &callers.map_err(refused)?, format);
             }
             let filter = AccessFilter { agent, state, ..AccessFilter::default() };
-            pages::show(&hub, ListAccess { filter }, limit, ("caller", "callers"), format, row).await?;
+            let table = Table { header: HEADER, nouns: ("caller", "callers") };
+            pages::show(&hub, ListAccess { filter }, limit, table, format, row).await?;
         }
         AccessCommand::Accept(caller) => decide(caller, CallerDecision::Accept, format).await?,
         AccessCommand::Decline(caller) => decide(caller, CallerDecision::Decline, format).await?,
@@ -45,19 +49,15 @@ pub(super) async fn run(command: AccessCommand, format: Format) -> Result<ExitCo
 }
 
 async fn decide(caller: AccessCaller, decision: CallerDecision, format: Format) -> Result<()> {
-    let outcome = match decision {
-        CallerDecision::Accept => "is accepted; held messages run now",
-        CallerDecision::Decline => "is declined; its tasks are rejected",
-        CallerDecision::Block => "is blocked; its messages are rejected",
-        CallerDecision::Revoke => "has to ask again",
-    };
     let AccessCaller { hub, own, agent, principal, tenant } = caller;
     if own.hub.is_some() {
         let decided = worker(&own, &agent)?.decide(decision, &principal, tenant.as_deref()).await;
         let decided = decided.map_err(refused)?;
         match format {
             Format::Json => output::json(&document(&agent, &decided))?,
-            Format::Human => output::note(&format!("{principal} at {agent} {outcome}")),
+            Format::Human => {
+                output::note(&format!("{principal} at {agent} {}", outcome(decision, decided.messages)));
+            }
         }
         return Ok(());
     }
@@ -68,7 +68,20 @@ async fn decide(caller: AccessCaller, decision: CallerDecision, format: Format) 
         CallerDecision::Block => hub.call(&BlockAccess { caller }).await?,
         CallerDecision::Revoke => hub.call(&RevokeAccess { caller }).await?,
     };
-    told(&access, outcome, format)
+    told(&access, &outcome(decision, access.messages), format)
+}
+
+/// The outcome of a decision about a caller with so many held messages.
+fn outcome(decision: CallerDecision, held: usize) -> String {
+    match (decision, held) {
+        (CallerDecision::Accept, 0) => "is accepted; no message is waiting".to_owned(),
+        (CallerDecision::Accept, _) => {
+            format!("is accepted; {} now", output::count(held, "held message runs", "held messages run"))
+        }
+        (CallerDecision::Decline, _) => "is declined; its tasks are rejected".to_owned(),
+        (CallerDecision::Block, _) => "is blocked; its messages are rejected".to_owned(),
+        (CallerDecision::Revoke, _) => "has to ask again".to_owned(),
+    }
 }
 
 /// The mailbox of the agent, opened by its key.
@@ -86,16 +99,14 @@ fn refused(error: WorkerError) -> anyhow::Error {
 }
 
 fn list_own(agent: &str, callers: &[AgentCaller], format: Format) -> Result<ExitCode> {
-    for caller in callers {
-        let document = document(agent, caller);
-        match format {
-            Format::Json => output::json(&document)?,
-            Format::Human => row(&serde_json::from_value(document)?)?,
-        }
+    let documents = callers.iter().map(|caller| document(agent, caller));
+    if format == Format::Json {
+        documents.into_iter().try_for_each(|document| output::json(&document))?;
+        return Ok(ExitCode::SUCCESS);
     }
-    if format == Format::Human {
-        output::note(&output::count(callers.len(), "caller", "callers"));
-    }
+    let rows = documents.map(|document| Ok(row(&serde_json::from_value(document)?)));
+    columns(HEADER, &rows.collect::<Result<Vec<_>>>()?)?;
+    output::note(&output::count(callers.len(), "caller", "callers"));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -121,17 +132,34 @@ fn told(access: &CallerAccess, outcome: &str, format: Format) -> Result<()> {
     Ok(())
 }
 
-fn row(access: &CallerAccess) -> Result<()> {
-    let mut line =
-        format!("{}  {}  {}  since {}", access.agent, access.principal, word(access.state), access.since);
-    if let Some(tenant) = &access.tenant {
-        line.push_str(&format!("  tenant {tenant}"));
+fn row(access: &CallerAccess) -> Vec<String> {
+    let details = [
+        access.tenant.as_ref().map(|tenant| format!("tenant {tenant}")),
+        access.expires.map(|expires| format!("until {expires}")),
+        (!access.tasks.is_empty()).then(|| format!("tasks {}", access.tasks.join(","))),
+    ];
+    vec![
+        access.agent.clone(),
+        access.principal.clone(),
+        word(access.state),
+        format!("since {}", access.since),
+        details.into_iter().flatten().collect::<Vec<_>>().join("  "),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_without_messages_is_accepted_for_later() {
+        assert_eq!(
+            [0, 1, 2].map(|held| outcome(CallerDecision::Accept, held)),
+            [
+                "is accepted; no message is waiting",
+                "is accepted; 1 held message runs now",
+                "is accepted; 2 held messages run now",
+            ]
+        );
     }
-    if let Some(expires) = access.expires {
-        line.push_str(&format!("  until {expires}"));
-    }
-    if !access.tasks.is_empty() {
-        line.push_str(&format!("  tasks {}", access.tasks.join(",")));
-    }
-    output::row(&line)
 }

@@ -20,6 +20,25 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of bytes of a refusal that are read.
 const MAX_REFUSAL_BYTES: usize = 64 * 1024;
 
+/// The lists that messages of the API name, and the commands that show them.
+const LISTS: [(&str, &str); 6] = [
+    ("GET /api/v1/agents lists", "agent list"),
+    ("GET /api/v1/keys lists", "key list"),
+    ("GET /api/v1/mailboxes lists", "mailbox list"),
+    ("GET /api/v1/invitations lists", "invite list"),
+    ("GET /api/v1/rooms lists", "room list"),
+    ("GET /api/v1/admin-tokens lists", "admin-token list"),
+];
+
+/// A message of the API, with the command in place of the route.
+fn in_commands(message: &str) -> String {
+    let known = LISTS.iter().find(|(route, _)| message.contains(route));
+    known.map_or_else(
+        || message.to_owned(),
+        |(route, command)| message.replace(route, &format!("`{} {command}` lists", program())),
+    )
+}
+
 /// A token and its origin.
 struct Token {
     text: String,
@@ -149,22 +168,21 @@ impl Admin {
         let Ok(ErrorBody { error: ErrorDetail { message, .. } }) = serde_json::from_slice(body) else {
             return self.no_hub(status);
         };
+        let message = in_commands(&message);
         match status {
             StatusCode::NOT_FOUND => exit::not_found(message),
             StatusCode::SERVICE_UNAVAILABLE => Error::new(ErrorKind::Unavailable, message).into(),
             status if status.is_client_error() => Error::new(ErrorKind::InvalidRequest, message).into(),
-            _ => exit::no_agent(Error::new(ErrorKind::InvalidAgentResponse, message)),
+            _ => exit::no_agent(Error::new(ErrorKind::InvalidAgentResponse, message), None),
         }
     }
 
     fn no_hub(&self, status: StatusCode) -> anyhow::Error {
-        exit::no_agent(Error::new(
-            ErrorKind::InvalidAgentResponse,
-            format!(
-                "{} is not the administration of a hub: it answered HTTP {status} in another form",
-                self.admin
-            ),
-        ))
+        let why = format!(
+            "{} is not the administration of a hub: it answered HTTP {status} in another form",
+            self.admin
+        );
+        exit::no_agent(Error::new(ErrorKind::InvalidAgentResponse, why), None)
     }
 
     /// Reads the token from the environment, the named file, or the default file of a hub on this machine.

@@ -45,7 +45,10 @@ pub(super) async fn run(command: AdminTokenCommand, format: Format) -> Result<Ex
                             token.created.to_string(),
                         ]
                     };
-                    columns(&list.tokens.iter().map(row).collect::<Vec<_>>())?;
+                    columns(
+                        &["NAME", "ROLE", "ID", "CREATED"],
+                        &list.tokens.iter().map(row).collect::<Vec<_>>(),
+                    )?;
                     output::note(&output::count(list.tokens.len() as u64, "token", "tokens"));
                 }
             }

@@ -1,13 +1,13 @@
 //! `nuncio agent …`: the agents of a hub.
 
-use std::{path::Path, process::ExitCode, time::Duration};
+use std::{collections::HashMap, path::Path, process::ExitCode, time::Duration};
 
 use anyhow::Result;
 use nuncio_audit::report::Grade;
 use nuncio_hub::admin::api::{
     AddAgent, AddedAgent, Agent, AgentAudit, AgentDetails, AgentHealth, AgentSettings, AuditAgent,
-    AuditRequest, AuditSummary, ChangeAgent, Interface, ListAgents, NewAgent, ObservedCapability,
-    RefreshAgent, RemoveAgent, ShowAgent, ShowAudit, TaskMode,
+    AuditRequest, AuditSummary, ChangeAgent, Interface, ListAgents, ListMailboxes, NewAgent,
+    ObservedCapability, RefreshAgent, RemoveAgent, ShowAgent, ShowAudit, TaskMode,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -25,6 +25,8 @@ use crate::{
 
 /// The variable with the bearer token for an agent. It has no option: others can see the command line.
 const BEARER: &str = "NUNCIO_AGENT_BEARER";
+/// The kind of an agent whose workers fetch its messages.
+const MAILBOX: &str = "mailbox";
 
 pub(super) async fn run(command: AgentCommand, format: Format) -> Result<ExitCode> {
     match command {
@@ -192,7 +194,17 @@ async fn list(hub: &Admin, format: Format) -> Result<()> {
     if format == Format::Json {
         return agents.iter().try_for_each(output::json);
     }
+    let mut workers = HashMap::new();
+    if agents.iter().any(|agent| agent.kind == MAILBOX) {
+        let mailboxes = hub.call(&ListMailboxes {}).await?.mailboxes;
+        workers.extend(mailboxes.into_iter().map(|mailbox| (mailbox.name, mailbox.workers)));
+    }
     let row = |agent: &Agent| {
+        // A mailbox takes messages at any time; the question is whether a worker fetches them.
+        let health = match workers.get(&agent.name) {
+            Some(&count) if agent.kind == MAILBOX => super::mailbox::workers(count),
+            _ => word(agent.health.state),
+        };
         let kind = match agent.mode {
             TaskMode::Proxy => word(agent.mode),
             TaskMode::Durable => agent.kind.clone(),
@@ -203,12 +215,15 @@ async fn list(hub: &Admin, format: Format) -> Result<()> {
             agent.name.clone(),
             kind,
             word(agent.origin),
-            word(agent.health.state),
+            health,
             format!("{} running", agent.tasks_in_flight),
             format!("{}{reason}", agent.url.as_deref().unwrap_or("-")),
         ]
     };
-    columns(&agents.iter().map(row).collect::<Vec<_>>())?;
+    columns(
+        &["NAME", "KIND", "ORIGIN", "HEALTH", "RUNNING", "URL"],
+        &agents.iter().map(row).collect::<Vec<_>>(),
+    )?;
     output::note(&output::count(agents.len(), "agent", "agents"));
     Ok(())
 }

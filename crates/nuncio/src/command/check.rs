@@ -23,21 +23,35 @@ pub(super) async fn run(command: Check, format: Format) -> Result<ExitCode> {
             "there is no nuncio.toml in this directory; name a file, or write one with `nuncio init`",
         ));
     }
-    let problems = match source.load() {
+    let (problems, is_read) = match source.load() {
         Ok(loaded) => {
             let mut problems = loaded.warnings.clone();
             problems.0.extend(super::config::log_problem(&loaded));
             problems.0.extend(preflight(&loaded, command.offline).await);
-            problems
+            (problems, true)
         }
-        Err(problems) => problems,
+        Err(problems) => (problems, false),
     };
-    tell(&problems, file.as_ref(), format)?;
-    Ok(ExitCode::from(if problems.has_errors() { exit::CONFIG } else { exit::OK }))
+    let is_unread = !is_read && file.as_ref().is_some_and(|file| !file.exists());
+    let checked = if is_read || is_unread || command.offline { Checked::All } else { Checked::Text };
+    tell(&problems, file.as_ref(), checked, format)?;
+    Ok(ExitCode::from(match problems.has_errors() {
+        false => exit::OK,
+        true if is_unread => exit::USAGE,
+        true => exit::CONFIG,
+    }))
+}
+
+/// The part of a configuration that was checked.
+#[derive(Clone, Copy)]
+enum Checked {
+    All,
+    /// The text, but not whether agents and their files are there: that needs settings that can be read.
+    Text,
 }
 
 /// Prints the problems, then their number.
-fn tell(problems: &Problems, file: Option<&PathBuf>, format: Format) -> Result<()> {
+fn tell(problems: &Problems, file: Option<&PathBuf>, checked: Checked, format: Format) -> Result<()> {
     if format == Format::Json {
         let found: Vec<_> = problems.0.iter().map(document).collect();
         return output::json(&json!({ "ok": !problems.has_errors(), "file": file, "problems": found }));
@@ -48,7 +62,13 @@ fn tell(problems: &Problems, file: Option<&PathBuf>, format: Format) -> Result<(
     }
     match problems.errors().count() {
         0 => output::note(&format!("{name}: no problems found")),
-        n => output::note(&format!("{name}: {} found", output::count(n, "problem", "problems"))),
+        n => {
+            let rest = match checked {
+                Checked::All => "",
+                Checked::Text => "; whether the agents can be reached is checked when these are corrected",
+            };
+            output::note(&format!("{name}: {} found{rest}", output::count(n, "problem", "problems")));
+        }
     }
     Ok(())
 }

@@ -70,7 +70,8 @@ pub(super) fn init(init: &Init, format: Format) -> Result<ExitCode> {
             output::line(&format!("{file}"))?;
             output::line(&format!("{}", schema.display()))?;
             output::note(&format!(
-                "it serves the demo agents; add your own, then: {program} check {file} && {program} serve --config {file}"
+                "this configuration serves the demo agents; add your own at its end, then: {program} check {file} && \
+                 {program} serve --config {file}"
             ));
         }
     }
@@ -148,10 +149,11 @@ async fn reload(hub: &Admin, force: bool, format: Format) -> Result<()> {
         }
     }
     changes.root_lost.as_deref().map(root_lost).iter().for_each(|note| output::note(note));
-    output::note(if any {
-        "the configuration is reloaded"
-    } else {
-        "the configuration has not changed since it was last loaded"
+    output::note(&match &*changes.files {
+        _ if any => "the configuration is reloaded".to_owned(),
+        [] => "this hub was started without a configuration file; there is nothing to reload".to_owned(),
+        [file] => format!("{file} has not changed since it was last loaded"),
+        files => format!("{} have not changed since they were last loaded", files.join(", ")),
     });
     Ok(())
 }

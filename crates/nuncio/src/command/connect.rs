@@ -12,6 +12,7 @@ use nuncio_hub::{
 use serde_json::{Value, json};
 
 use super::{
+    hint::program,
     signals::Signals,
     target::{KEY, egress, read, setting},
 };
@@ -46,7 +47,8 @@ pub(super) async fn run(connect: Connect, format: Format) -> Result<ExitCode> {
         concurrency: usize::from(connect.concurrency),
     };
     let connector = Connector::open(options).await?;
-    announce(&connect, &connector.agent(), &worker_name, format)?;
+    let agent = connector.agent();
+    let (name, has_key) = (connect.name.to_string(), setting(KEY).is_some() || connect.key_file.is_some());
     let shutdown = async move {
         signals.next().await;
         tokio::spawn(async move {
@@ -54,8 +56,22 @@ pub(super) async fn run(connect: Connect, format: Format) -> Result<ExitCode> {
             std::process::exit(130);
         });
     };
-    let ended = connector.run(shutdown, move |report| show(&report, format)).await;
+    let report = move |report: Report| match report {
+        // A closed stdout is no reason to give up tasks.
+        Report::Connected => drop(announce(&connect, &agent, &worker_name, format)),
+        report => show(&report, format),
+    };
+    let ended = connector.run(shutdown, report).await;
     ended.map_err(|error| match error.downcast::<WorkerError>() {
+        Ok(WorkerError::Unauthorized(why)) if has_key => {
+            let hint =
+                format!("check the name, or make a new key with `{} mailbox rotate {name}`", program());
+            let refused = format!("the hub refuses this key for the mailbox {name}: {why}");
+            exit::hinted(
+                nuncio_protocol::Error::new(nuncio_protocol::ErrorKind::Unauthenticated, refused),
+                hint,
+            )
+        }
         // The exit code follows from its kind.
         Ok(refusal) => nuncio_protocol::Error::from(refusal).into(),
         Err(other) => other,
@@ -67,6 +83,12 @@ pub(super) async fn run(connect: Connect, format: Format) -> Result<ExitCode> {
 /// The settings of the agent on this machine.
 fn agent(connect: &Connect) -> Result<config::Agent> {
     let name = &*connect.name;
+    if connect.to.is_none() && connect.config.is_none() {
+        return Err(exit::usage(format!(
+            "the agent on this machine is missing; give --to AGENT, such as --to http://127.0.0.1:8000 or --to cmd:PROGRAM, or \
+             --config FILE with a table [agents.{name}]"
+        )));
+    }
     let path = |keys: &[&str]| ["agents", name].iter().chain(keys).map(|&key| key.to_owned()).collect();
     let mut given = Vec::new();
     if let Some(spec) = &connect.to {
@@ -134,6 +156,7 @@ fn show(report: &Report, format: Format) {
 
 fn document(report: &Report) -> Value {
     match report {
+        Report::Connected => json!({ "event": "connected" }),
         Report::HubIsAway(why) => json!({ "event": "hub-away", "reason": why }),
         Report::HubIsBack => json!({ "event": "hub-back" }),
         Report::AgentIsAway(why) => json!({ "event": "agent-away", "reason": why }),

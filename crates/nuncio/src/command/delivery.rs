@@ -7,14 +7,14 @@ use std::{
 
 use anyhow::Result;
 use nuncio_hub::admin::api::{
-    Attempt, Delivery, DeliveryFilter, DeliveryHosts, ListDeliveries, ListDeliveryHosts, PauseDeliveryHost,
-    RedriveDeliveries, RedriveFilter, ReplayDelivery, ResumeDeliveryHost, ShowDelivery,
+    Attempt, Delivery, DeliveryFilter, DeliveryHost, DeliveryHosts, ListDeliveries, ListDeliveryHosts,
+    PauseDeliveryHost, RedriveDeliveries, RedriveFilter, ReplayDelivery, ResumeDeliveryHost, ShowDelivery,
 };
 use nuncio_protocol::Timestamp;
 
 use super::{
     hint::program,
-    pages::{self, word},
+    pages::{self, Table, columns, word},
 };
 use crate::{
     args::{DeliveryCommand, Since},
@@ -26,8 +26,11 @@ pub(super) async fn run(command: DeliveryCommand, format: Format) -> Result<Exit
         DeliveryCommand::List { hub, agent, task, host, state, since, limit } => {
             let (state, since) = (state.map(Into::into), since.map(moment));
             let filter = DeliveryFilter { agent, task, host, state, since, ..DeliveryFilter::default() };
-            pages::show(&hub, ListDeliveries { filter }, limit, ("delivery", "deliveries"), format, row)
-                .await?;
+            let table = Table {
+                header: &["DELIVERY", "STATE", "ATTEMPTS", "SINCE", "HOST", "AGENT", "TASK"],
+                nouns: ("delivery", "deliveries"),
+            };
+            pages::show(&hub, ListDeliveries { filter }, limit, table, format, row).await?;
         }
         DeliveryCommand::Show { hub, id } => show(&hub.call(&ShowDelivery { id }).await?, format)?,
         DeliveryCommand::Replay { hub, id } => {
@@ -81,33 +84,33 @@ fn hosts(hosts: &DeliveryHosts, format: Format) -> Result<()> {
     if format == Format::Json {
         return output::json(hosts);
     }
-    for host in &hosts.hosts {
+    let row = |host: &DeliveryHost| {
         let causes = host.causes.iter().map(|cause| format!("{} {}", cause.deliveries, word(cause.cause)));
-        output::row(&format!(
-            "{:<40} {:>6} pending {:>6} dead  {}  {}",
-            host.host,
-            host.pending,
-            host.dead,
+        vec![
+            host.host.clone(),
+            format!("{} pending", host.pending),
+            format!("{} dead", host.dead),
             host.paused.map_or_else(String::new, |since| format!("paused since {since}")),
             causes.collect::<Vec<_>>().join(", "),
-        ))?;
-    }
+        ]
+    };
+    let rows: Vec<_> = hosts.hosts.iter().map(row).collect();
+    columns(&["HOST", "PENDING", "DEAD", "PAUSED", "CAUSES"], &rows)?;
     let more = if hosts.complete { "" } else { "; there are more deliveries than were counted" };
     output::note(&format!("{}{more}", output::count(hosts.hosts.len() as u64, "host", "hosts")));
     Ok(())
 }
 
-fn row(delivery: &Delivery) -> Result<()> {
-    output::row(&format!(
-        "{}  {:<9}  {:>3}  {}  {}  {} {}",
-        delivery.id,
+fn row(delivery: &Delivery) -> Vec<String> {
+    vec![
+        delivery.id.clone(),
         word(delivery.state),
-        delivery.attempt_count,
-        delivery.since,
-        delivery.url,
-        delivery.agent,
-        delivery.task_id,
-    ))
+        delivery.attempt_count.to_string(),
+        delivery.since.to_string(),
+        delivery.url.clone(),
+        delivery.agent.clone(),
+        delivery.task_id.clone(),
+    ]
 }
 
 fn show(delivery: &Delivery, format: Format) -> Result<()> {
@@ -140,6 +143,17 @@ fn show(delivery: &Delivery, format: Format) -> Result<()> {
         output::row(&format!("{:<9} {time}  {code}  {duration_ms} ms  {error}", "attempt"))?;
     }
     Ok(())
+}
+
+/// The time since then, in its largest unit.
+pub(super) fn ago(then: Timestamp) -> String {
+    let seconds = now().as_millis().saturating_sub(then.as_millis()).max(0) / 1000;
+    match seconds {
+        0..60 => format!("{seconds} s ago"),
+        60..3_600 => format!("{} min ago", seconds / 60),
+        3_600..86_400 => format!("{} h ago", seconds / 3_600),
+        _ => format!("{} d ago", seconds / 86_400),
+    }
 }
 
 /// The time that an option means now.

@@ -1,8 +1,6 @@
 //! `nuncio invite …` and `nuncio register`: how a worker gets its mailbox and key without an operator at its side.
 
-use std::{
-    fs::OpenOptions, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path, process::ExitCode,
-};
+use std::{path::Path, process::ExitCode};
 
 use anyhow::{Context as _, Result};
 use nuncio_client::worker::{Registration, Worker, register, register_webhook};
@@ -13,10 +11,11 @@ use nuncio_protocol::AgentCard;
 use serde_json::json;
 
 use super::{
-    hint::program,
+    hint::{program, quoted},
     key::in_time,
+    key_file::KeyFile,
     pages::columns,
-    target::{egress, read},
+    target::{KEY, egress, read},
 };
 use crate::{
     args::{Admin, InviteCommand, Register},
@@ -70,7 +69,7 @@ async fn list(hub: &Admin, format: Format) -> Result<()> {
         let until = format!("until {}", invitation.expires);
         vec![invitation.mailbox.clone(), invitation.prefix.clone(), until]
     };
-    columns(&invitations.iter().map(row).collect::<Vec<_>>())?;
+    columns(&["MAILBOX", "CODE", "EXPIRES"], &invitations.iter().map(row).collect::<Vec<_>>())?;
     output::note(&output::count(invitations.len(), "invitation", "invitations"));
     Ok(())
 }
@@ -79,45 +78,44 @@ pub(super) async fn redeem(args: Register, format: Format) -> Result<ExitCode> {
     // All that can be wrong here comes before the code is spent.
     let card = args.card.as_deref().map(card).transpose()?;
     let egress = egress(&args.authorities)?;
-    let mut file = args.key_file.as_deref().map(new_file).transpose()?;
+    let file = args.key_file.as_deref().map(KeyFile::create).transpose()?;
     let (at, code) = (args.hub.as_str(), args.invite.reveal());
     let registered = match &args.webhook {
         Some(webhook) => register_webhook(at, code, webhook, &egress).await,
         None => register(at, code, &egress).await,
     };
-    let Registration { mailbox, key, .. } = match registered {
-        Ok(registered) => registered,
-        Err(error) => {
-            if let Some(path) = &args.key_file {
-                // It was made by this command, and is empty.
-                let _ = std::fs::remove_file(path);
-            }
-            return Err(nuncio_protocol::Error::from(error).into());
+    let Registration { mailbox, key, .. } = registered.map_err(nuncio_protocol::Error::from)?;
+    let path = file.map(|file| file.write(&key)).transpose()?;
+    match (&path, format) {
+        (_, Format::Json) => {
+            let shown = path.is_none().then_some(&key);
+            output::json(&json!({ "mailbox": mailbox, "key": shown }))?;
         }
-    };
-    match (&mut file, format) {
-        (Some(file), _) => {
-            writeln!(file, "{key}").context("--key-file: the key cannot be written")?;
+        (path, Format::Human) => {
+            let connect = format!("{} connect {mailbox}", program());
+            let hub = args.hub.as_str().trim_end_matches('/');
+            let (kept, connect) = match path {
+                Some(path) => {
+                    let option = quoted(path);
+                    (
+                        format!("its key is in {path}"),
+                        format!("{connect} --key-file {option} --hub {hub} --to AGENT"),
+                    )
+                }
+                None => {
+                    output::line(&key)?;
+                    let connect = format!("{KEY}=KEY {connect} --hub {hub} --to AGENT");
+                    ("its key is not shown again".to_owned(), connect)
+                }
+            };
+            let next = match &args.webhook {
+                Some(_) => {
+                    "its messages are posted to the webhook, signed with the SHA-256 of the key".to_owned()
+                }
+                None => format!("connect an agent with `{connect}`"),
+            };
+            output::note(&format!("you have the mailbox {mailbox}; {kept}; {next}"));
         }
-        (None, Format::Human) => output::line(&key)?,
-        (None, Format::Json) => {}
-    }
-    if format == Format::Json {
-        let shown = file.is_none().then_some(&key);
-        output::json(&json!({ "mailbox": mailbox, "key": shown }))?;
-    } else {
-        let kept = match &args.key_file {
-            Some(path) => format!("its key is in {}", path.display()),
-            None => "its key is not shown again".to_owned(),
-        };
-        let hub = args.hub.as_str().trim_end_matches('/');
-        let next = match &args.webhook {
-            Some(_) => {
-                "its messages are posted to the webhook, signed with the SHA-256 of the key".to_owned()
-            }
-            None => format!("connect an agent with `{} connect {mailbox} --hub {hub} --to AGENT`", program()),
-        };
-        output::note(&format!("you have the mailbox {mailbox}; {kept}; {next}"));
     }
     if let Some(card) = card {
         let worker = Worker::builder(args.hub.as_str(), &*mailbox).key(&*key).egress(egress).build();
@@ -133,10 +131,4 @@ pub(super) async fn redeem(args: Register, format: Format) -> Result<ExitCode> {
 fn card(path: &Path) -> Result<AgentCard> {
     let text = read("--card", path)?;
     serde_json::from_slice(&text).map_err(|error| exit::usage(format!("--card {}: {error}", path.display())))
-}
-
-/// A new file that only its owner can read.
-fn new_file(path: &Path) -> Result<std::fs::File> {
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    file.map_err(|error| exit::usage(format!("--key-file {}: {error}", path.display())))
 }

@@ -10,7 +10,12 @@ use nuncio_hub::admin::api::{
 };
 use serde_json::{Map, Value, json};
 
-use super::pages::{columns, fields};
+use super::{
+    delivery::ago,
+    key::without_secret,
+    key_file::KeyFile,
+    pages::{columns, fields},
+};
 use crate::{
     args::{Admin, MailboxCommand},
     output::{self, Format},
@@ -18,19 +23,21 @@ use crate::{
 
 pub(super) async fn run(command: MailboxCommand, format: Format) -> Result<ExitCode> {
     match command {
-        MailboxCommand::Create { hub, name, deliver_to, settings } => {
+        MailboxCommand::Create { hub, name, deliver_to, settings, key_file } => {
+            let file = key_file.as_deref().map(KeyFile::create).transpose()?;
             let deliver_to = deliver_to.map(|url| ("deliver_to".to_owned(), Value::String(url.into())));
             let own: Map<String, Value> =
                 settings.into_iter().map(|(key, value)| (key, typed(value))).chain(deliver_to).collect();
             let settings = AgentSettings(Map::from_iter([("mailbox".to_owned(), Value::Object(own))]));
             let mailbox = NewMailbox { name, settings };
-            secret(&hub.call(&CreateMailbox { mailbox }).await?, format)?;
+            secret(&hub.call(&CreateMailbox { mailbox }).await?, file, format)?;
         }
         MailboxCommand::List { hub } => list(&hub, format).await?,
         MailboxCommand::Show { hub, name } => show(&hub.call(&ShowMailbox { name }).await?, format)?,
-        MailboxCommand::Rotate { hub, name, overlap } => {
+        MailboxCommand::Rotate { hub, name, overlap, key_file } => {
+            let file = key_file.as_deref().map(KeyFile::replace).transpose()?;
             let rotation = MailboxRotation { overlap_seconds: overlap.map(|overlap| overlap.as_secs()) };
-            secret(&hub.call(&RotateMailbox { name, rotation }).await?, format)?;
+            secret(&hub.call(&RotateMailbox { name, rotation }).await?, file, format)?;
         }
         MailboxCommand::Remove { hub, name } => {
             hub.call(&RemoveMailbox { name: name.clone() }).await?;
@@ -82,18 +89,25 @@ fn typed(value: String) -> Value {
     }
 }
 
-/// Prints the key alone on stdout, so that it can be piped to where it belongs.
-fn secret(made: &MailboxWithSecret, format: Format) -> Result<()> {
-    if format == Format::Json {
-        return output::json(made);
-    }
+/// Writes the key to its file, or prints it alone on stdout, so that it can be piped to where it belongs.
+fn secret(made: &MailboxWithSecret, file: Option<KeyFile>, format: Format) -> Result<()> {
     let MailboxWithSecret { mailbox, secret, volatile } = made;
-    output::line(secret)?;
-    output::note(&format!(
-        "the key of mailbox {}; it is not shown again; workers send it as 'Authorization: Bearer KEY', nuncio reads it from \
-         NUNCIO_KEY",
-        mailbox.name
-    ));
+    let path = file.map(|file| file.write(secret)).transpose()?;
+    match (&path, format) {
+        (None, Format::Json) => return output::json(made),
+        (Some(_), Format::Json) => return output::json(&without_secret(made)?),
+        (None, Format::Human) => {
+            output::line(secret)?;
+            output::note(&format!(
+                "the key of mailbox {}; it is not shown again; workers send it as 'Authorization: Bearer KEY', nuncio reads \
+                 it from NUNCIO_KEY",
+                mailbox.name
+            ));
+        }
+        (Some(path), Format::Human) => {
+            output::note(&format!("the key of mailbox {} is in {path}; it is not shown again", mailbox.name));
+        }
+    }
     if *volatile {
         output::note(
             "warning: the hub keeps its data in memory: its next restart loses the mailbox and its key",
@@ -111,6 +125,7 @@ async fn list(hub: &Admin, format: Format) -> Result<()> {
         vec![
             mailbox.name.clone(),
             mailbox.key_prefix.clone().unwrap_or_else(|| "no key".to_owned()),
+            workers(mailbox.workers),
             format!("{} waiting", mailbox.waiting),
             format!("{} leased", mailbox.leased),
             format!("{} poison", mailbox.poison),
@@ -118,7 +133,10 @@ async fn list(hub: &Admin, format: Format) -> Result<()> {
             webhook(mailbox),
         ]
     };
-    columns(&mailboxes.iter().map(row).collect::<Vec<_>>())?;
+    columns(
+        &["NAME", "KEY", "WORKERS", "WAITING", "LEASED", "POISON", "OLDEST", "WEBHOOK"],
+        &mailboxes.iter().map(row).collect::<Vec<_>>(),
+    )?;
     output::note(&output::count(mailboxes.len(), "mailbox", "mailboxes"));
     Ok(())
 }
@@ -132,13 +150,19 @@ fn webhook(mailbox: &Mailbox) -> String {
     }
 }
 
+/// The number of workers of a mailbox.
+pub(super) fn workers(count: usize) -> String {
+    if count == 0 { "no worker".to_owned() } else { output::count(count, "worker", "workers") }
+}
+
 fn show(details: &MailboxDetails, format: Format) -> Result<()> {
     if format == Format::Json {
         return output::json(details);
     }
-    let MailboxDetails { mailbox, turns, poison_tasks, workers } = details;
+    let MailboxDetails { mailbox, turns, poison_tasks, workers: seen } = details;
     fields(&[
         ("mailbox", Some(mailbox.name.clone())),
+        ("served by", Some(workers(mailbox.workers))),
         ("key", mailbox.key_prefix.clone()),
         ("key used", mailbox.last_used.map(|used| used.to_string())),
         ("webhook", Some(webhook(mailbox)).filter(|webhook| !webhook.is_empty())),
@@ -146,7 +170,7 @@ fn show(details: &MailboxDetails, format: Format) -> Result<()> {
         ("leased", Some(mailbox.leased.to_string())),
         ("poison", Some(mailbox.poison.to_string())),
     ])?;
-    columns(&turns.iter().map(turn_row).collect::<Vec<_>>())?;
+    columns(&["TASK", "STATE", "ARRIVED", "OFFERS"], &turns.iter().map(turn_row).collect::<Vec<_>>())?;
     let poison = poison_tasks.iter().map(|poison| {
         let worker = poison.worker.clone().unwrap_or_default();
         vec![
@@ -156,9 +180,10 @@ fn show(details: &MailboxDetails, format: Format) -> Result<()> {
             worker,
         ]
     });
-    columns(&poison.collect::<Vec<_>>())?;
-    let workers = workers.iter().map(|worker| vec![worker.name.clone(), format!("seen {}", worker.seen)]);
-    columns(&workers.collect::<Vec<_>>())
+    columns(&["TASK", "FAILED", "ATTEMPTS", "WORKER"], &poison.collect::<Vec<_>>())?;
+    let workers =
+        seen.iter().map(|worker| vec![worker.name.clone(), format!("last seen {}", ago(worker.seen))]);
+    columns(&["WORKER", "SEEN"], &workers.collect::<Vec<_>>())
 }
 
 fn turn_row(turn: &MailboxTurn) -> Vec<String> {

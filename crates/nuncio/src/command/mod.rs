@@ -15,6 +15,7 @@ mod healthcheck;
 mod hint;
 mod invite;
 mod key;
+mod key_file;
 mod listen;
 mod mailbox;
 mod manual;

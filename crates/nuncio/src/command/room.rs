@@ -13,7 +13,7 @@ use nuncio_hub::admin::api::{
 use serde_json::{Map, Value};
 
 use self::events::RoomEvents;
-use super::signals::Signals;
+use super::{pages::columns, signals::Signals};
 use crate::{
     args::{Admin, RoomCommand},
     exit,
@@ -27,10 +27,10 @@ pub(super) async fn run(command: RoomCommand, format: Format) -> Result<ExitCode
             if rooms.is_empty() && format == Format::Human {
                 output::note("no rooms; a table [rooms.NAME] in nuncio.toml makes one");
             }
-            for room in &rooms {
-                match format {
-                    Format::Json => output::json(room)?,
-                    Format::Human => output::row(&row(room))?,
+            match format {
+                Format::Json => rooms.iter().try_for_each(output::json)?,
+                Format::Human => {
+                    columns(&["NAME", "ROUNDS", "TURN"], &rooms.iter().map(row).collect::<Vec<_>>())?
                 }
             }
         }
@@ -103,17 +103,17 @@ pub(super) async fn run(command: RoomCommand, format: Format) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(room: &Room) -> String {
+fn row(room: &Room) -> Vec<String> {
     let turn = room.turn.as_ref().map(|seat| format!("seat {seat} speaks next")).unwrap_or_default();
     let rounds = output::count(room.open_rounds, "open round", "open rounds");
-    format!("{:<20}  {:<14}  {turn}", room.name, rounds)
+    vec![room.name.clone(), rounds, turn]
 }
 
 fn show(details: &RoomDetails, format: Format) -> Result<()> {
     if format == Format::Json {
         return output::json(details);
     }
-    output::row(&row(&details.room))?;
+    columns(&[], &[row(&details.room)])?;
     for holding in &details.room.holders {
         output::row(&format!("seat {} is held by {} until {}", holding.seat, holding.holder, holding.until))?;
     }

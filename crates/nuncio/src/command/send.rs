@@ -1,6 +1,11 @@
 //! `nuncio send`: sends a message and shows the outcome.
 
-use std::{io::Read as _, path::Path, process::ExitCode};
+use std::{
+    io::{IsTerminal as _, Read as _},
+    path::Path,
+    process::ExitCode,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
 use futures_util::StreamExt as _;
@@ -14,8 +19,11 @@ use super::push;
 use crate::{
     args::{Send, Target},
     exit,
-    output::{self, Format},
+    output::{self, Format, ShownState},
 };
+
+/// The time after which a waiting command says that it waits.
+const LONG_WAIT: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(send: Send, format: Format) -> Result<ExitCode> {
     // Options are checked before the agent is called.
@@ -25,7 +33,15 @@ pub(super) async fn run(send: Send, format: Format) -> Result<ExitCode> {
         let events = client.stream(request).await.map_err(|error| with_hint(error, &send.target))?;
         return follow(events, &send.target, Watch::default(), format).await;
     }
-    let response = client.send(request).await.map_err(|error| with_hint(error, &send.target))?;
+    let waits = !send.no_wait && format == Format::Human && std::io::stderr().is_terminal();
+    let note = || {
+        let list = send.target.list_command();
+        output::note(&format!(
+            "waiting for an answer; Ctrl-C stops waiting, and the task goes on, see: {list}"
+        ));
+    };
+    let sent = noting(client.send(request), LONG_WAIT, || waits.then(note));
+    let response = sent.await.map_err(|error| with_hint(error, &send.target))?;
     match &response {
         SendMessageResponse::Task(task) if send.no_wait && format == Format::Human => {
             output::task_id(task)?;
@@ -42,6 +58,18 @@ pub(super) async fn run(send: Send, format: Format) -> Result<ExitCode> {
         SendMessageResponse::Task(task) => exit::of_state(task.status.state),
         SendMessageResponse::Message(_) => exit::OK,
     }))
+}
+
+/// Awaits a future, and makes a note if it takes longer than this.
+async fn noting<T, N>(future: impl Future<Output = T>, limit: Duration, note: impl FnOnce() -> N) -> T {
+    let mut future = std::pin::pin!(future);
+    match tokio::time::timeout(limit, &mut future).await {
+        Ok(outcome) => outcome,
+        Err(_) => {
+            note();
+            future.await
+        }
+    }
 }
 
 /// Adds a hint to the error of a send: how to find the task that may exist, or another way to call.
@@ -86,10 +114,11 @@ pub(super) async fn follow(
     let mut code = exit::OK;
     let watches = watch.task.is_some();
     let mut seen = watch;
+    let mut shown = ShownState::default();
     while let Some(item) = events.next().await {
         let item = item.map_err(|error| broken(error, target, &seen))?;
         let event = item.event();
-        output::event(format, &item)?;
+        output::event(format, &item, &mut shown)?;
         seen.after = item.seq().map(|seq| seq.0).or(seen.after);
         if let Some(id) = event.task_id() {
             seen.task = Some(id.clone());
@@ -215,4 +244,22 @@ fn metadata(pairs: &[String]) -> Result<Metadata> {
         metadata.insert(key, value);
     }
     Ok(metadata)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_long_wait_is_noted_once() {
+        let mut notes = 0;
+        assert_eq!(noting(async { 7 }, Duration::ZERO, || notes += 1).await, 7);
+        assert_eq!(notes, 0, "an answer at once");
+        let slow = async {
+            tokio::task::yield_now().await;
+            8
+        };
+        assert_eq!(noting(slow, Duration::ZERO, || notes += 1).await, 8);
+        assert_eq!(notes, 1);
+    }
 }

@@ -5,7 +5,7 @@ use std::{convert::Infallible, path::Path, process::ExitCode, sync::Arc, time::D
 use anyhow::{Context as _, Result};
 use nuncio_hub::{
     Certificates, Hub, Reload, Reloading,
-    config::{Anonymous, Config, Data, Durability, LogFormat},
+    config::{Config, Data, Durability, LogFormat},
 };
 
 use serde_json::{Value, json};
@@ -82,13 +82,10 @@ fn announce(hub: &Hub, config: &Config, file: Option<&Path>, format: Format) -> 
         output::line("")?;
         output::line(&agent.name)?;
         output::line(&format!("  card  {}", agent.card_url))?;
-        output::line(&format!(
-            "  try   {} send {} \"{}\"{}",
-            program(),
-            agent.url,
-            agent.example,
-            stream_flag(agent.example)
-        ))?;
+        if let Some(example) = &agent.example {
+            let stream = if agent.streams { " --stream" } else { "" };
+            output::line(&format!("  try   {} send {} \"{example}\"{stream}", program(), agent.url))?;
+        }
     }
     output::line("")?;
     if let Some(default) = served.iter().find(|agent| agent.is_default) {
@@ -143,13 +140,11 @@ fn kept(config: &Config) -> String {
         .map(days)
         .map(|days| format!("finished tasks are deleted after {}", output::count(days, "day", "days")));
     match &config.data.store() {
-        Data::Memory { keep_finished } => {
-            let age = age.map(|age| format!("; {age}")).unwrap_or_default();
-            format!(
-                "warning: tasks are kept in memory only and are lost when the hub stops, and so are API keys{}; the last \
-                 {keep_finished} finished tasks are kept{age}; add --data nuncio.db to keep them in a file",
-                opens_again(config)
-            )
+        // The loss of a key, which may open the hub again, is told when one is made.
+        Data::Memory { .. } => {
+            "warning: tasks and API keys are in memory only, and lost when the hub stops; add --data \
+                                nuncio.db to keep them"
+                .to_owned()
         }
         data @ (Data::Sqlite { durability, .. } | Data::Postgres { durability, .. }) => {
             let server =
@@ -163,15 +158,6 @@ fn kept(config: &Config) -> String {
             let age = age.unwrap_or_else(|| "finished tasks are kept for ever".to_owned());
             format!("tasks are kept in {data}; {promise}; {age}")
         }
-    }
-}
-
-/// The consequence of lost keys for a hub that its first key closed to anonymous callers.
-fn opens_again(config: &Config) -> &'static str {
-    if config.identity.anonymous == Anonymous::Loopback && config.identity.jwt.is_empty() {
-        ", which leaves the hub open again to callers on this machine (identity.anonymous = \"never\" keeps it closed)"
-    } else {
-        ""
     }
 }
 
@@ -199,11 +185,6 @@ fn data_json(config: &Config) -> Value {
 
 fn days(keep: Duration) -> u64 {
     keep.as_secs() / DAY.as_secs()
-}
-
-/// `--stream` for an example with events that are worth watching.
-fn stream_flag(example: &str) -> &'static str {
-    if example == "hello" { "" } else { " --stream" }
 }
 
 /// Returns at the first Ctrl-C or SIGTERM; the second ends the process at once.

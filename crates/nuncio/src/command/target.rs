@@ -7,14 +7,19 @@ use std::{
 
 use anyhow::Result;
 use async_trait::async_trait;
+use bytes::Bytes;
+use http::{Request, header};
 use nuncio_client::{
     Client, ClientCredentials, Credentials, Egress, EgressBuilder, Retry, RetryPolicy, agent_url,
     was_not_sent,
 };
+use nuncio_hub::config::{AgentName, did_you_mean};
 use nuncio_protocol::{
     CallContext, Error, ErrorKind, Interceptor, Next,
     op::{Call, Reply},
 };
+use serde::Deserialize;
+use url::Url;
 
 use crate::{
     args::{Connection, Identity, Target},
@@ -25,6 +30,13 @@ use crate::{
 pub(super) const KEY: &str = "NUNCIO_KEY";
 /// The variable with the secret of the OAuth client, for the same reason.
 const OAUTH_SECRET: &str = "NUNCIO_OAUTH_SECRET";
+
+/// The time for the list of a hub's agents, which only improves a message.
+const DIRECTORY_TIMEOUT: Duration = Duration::from_secs(3);
+/// Maximum size of that list.
+const MAX_DIRECTORY_BYTES: usize = 1 << 20;
+/// Maximum number of agents that a message names.
+const MAX_NAMES_SHOWN: usize = 10;
 
 /// Retries of a watcher, which outlasts a hub that is away for some minutes.
 const WATCH_RETRY: RetryPolicy =
@@ -61,15 +73,19 @@ impl Connection {
         if let Some(binding) = self.binding {
             builder = builder.binding(binding);
         }
-        let mut has_credentials = true;
+        let mut hint = None;
         // Options take precedence over the environment.
         if let Some(client) = self.identity.client(setting(OAUTH_SECRET).as_deref())? {
             builder = builder.client_credentials(client);
         } else if let Some(key) = setting(KEY) {
+            hint =
+                Some(" (the credentials come from the environment variable NUNCIO_KEY: correct or unset it)");
             builder = builder.bearer(&key);
         } else if self.headers.is_empty() {
-            builder = builder.interceptor(KeyHint);
-            has_credentials = false;
+            hint = Some(" (set NUNCIO_KEY)");
+        }
+        if let Some(hint) = hint {
+            builder = builder.interceptor(KeyHint(hint));
         }
         for header in &self.headers {
             let (name, value) = name_and_value(header)?;
@@ -79,7 +95,49 @@ impl Connection {
             builder = builder.timeout(timeout);
         }
         let connected = builder.connect(&agent).await;
-        connected.map_err(|error| exit::no_agent(if has_credentials { error } else { with_key_hint(error) }))
+        let error = match connected {
+            Ok(client) => return Ok(client),
+            Err(error) => match hint {
+                Some(hint) => with_key_hint(error, hint),
+                None => error,
+            },
+        };
+        if was_not_sent(&error) && is_bare_name(url) {
+            let hint =
+                format!("give the URL of the agent, such as http://127.0.0.1:2602/agents/{}", url.trim());
+            return Err(exit::hinted(error, hint));
+        }
+        let hint = match error.kind() {
+            ErrorKind::InvalidAgentResponse => self.other_agents(&agent).await,
+            _ => None,
+        };
+        Err(exit::no_agent(error, hint))
+    }
+
+    /// The agents that the hub of this URL lists instead, in words; `None` if they cannot be read.
+    async fn other_agents(&self, url: &Url) -> Option<String> {
+        let (base, name) = place_at_hub(url)?;
+        let mut request = Request::get(format!("{base}/agents")).header(header::ACCEPT, "application/json");
+        if let Some(key) = setting(KEY) {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {key}"));
+        }
+        for (name, value) in self.headers.iter().filter_map(|header| header.split_once(':')) {
+            request = request.header(name.trim(), value.trim());
+        }
+        let egress = self.egress().ok()?.with_max_body(MAX_DIRECTORY_BYTES);
+        let asked = egress.fetch(request.body(Bytes::new()).ok()?);
+        let answer = tokio::time::timeout(DIRECTORY_TIMEOUT, asked).await.ok()?.ok()?;
+        let listed: Directory = serde_json::from_slice(answer.body()).ok()?;
+        let names: Vec<&str> = listed.agents.iter().map(|agent| &*agent.name).collect();
+        Some(match did_you_mean(&name, &names).strip_prefix("; ") {
+            Some(question) => question.to_owned(),
+            None if names.is_empty() => format!("the hub at {base} lists no agent for you"),
+            None => {
+                let (shown, more) = names.split_at(names.len().min(MAX_NAMES_SHOWN));
+                let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+                format!("the hub at {base} has {}{more}", shown.join(", "))
+            }
+        })
     }
 
     /// The credentials of the options and the environment.
@@ -125,13 +183,35 @@ fn trusting(mut builder: EgressBuilder, authorities: &[PathBuf]) -> Result<Egres
     Ok(builder)
 }
 
+/// The list of agents of a hub.
+#[derive(Deserialize)]
+struct Directory {
+    agents: Vec<Listed>,
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    name: String,
+}
+
+/// The address of the hub in the URL of an agent, and the name of the agent.
+fn place_at_hub(url: &Url) -> Option<(String, String)> {
+    let (above, below) = url.path().split_once("/agents/")?;
+    let name = below.split('/').next().filter(|name| !name.is_empty())?;
+    Some((format!("{}{above}", url.origin().ascii_serialization()), name.to_owned()))
+}
+
+/// True for a word that looks like the name of an agent: it is a host name at best.
+fn is_bare_name(url: &str) -> bool {
+    let url = url.trim();
+    url != "localhost" && url.parse::<AgentName>().is_ok()
+}
+
 /// The line about a retry.
 fn announcement(error: &Error, number: u32, max: u32, pause: Duration) -> String {
-    let why = if error.is_undelivered() || was_not_sent(error) {
-        "the agent cannot be reached"
-    } else {
-        error.message()
-    };
+    // An error of the hub, whose agent is away. Without a connection the message names the address.
+    let is_agent_away = error.is_undelivered() && !was_not_sent(error);
+    let why = if is_agent_away { "the agent cannot be reached" } else { error.message() };
     let pause = match pause.as_secs_f64() {
         seconds if seconds < 1.0 => format!("{seconds:.1}"),
         seconds => format!("{seconds:.0}"),
@@ -139,22 +219,22 @@ fn announcement(error: &Error, number: u32, max: u32, pause: Duration) -> String
     format!("{why}; trying again in {pause} s ({number} of {max})")
 }
 
-/// Tells a caller without credentials how to give them, if the agent requires some.
-struct KeyHint;
+/// Tells a caller that is refused where its credentials come from, or how to give some.
+struct KeyHint(&'static str);
 
 #[async_trait]
 impl Interceptor for KeyHint {
     async fn intercept(&self, cx: &mut CallContext, call: Call, next: Next<'_>) -> Result<Reply, Error> {
-        next.run(cx, call).await.map_err(with_key_hint)
+        next.run(cx, call).await.map_err(|error| with_key_hint(error, self.0))
     }
 }
 
-fn with_key_hint(error: Error) -> Error {
+fn with_key_hint(error: Error, hint: &str) -> Error {
     // With a source it is an error of TLS: the agent requires a client certificate.
     if error.kind() != ErrorKind::Unauthenticated || std::error::Error::source(&error).is_some() {
         return error;
     }
-    let message = format!("{} (set {KEY})", error.message());
+    let message = format!("{}{hint}", error.message());
     Error::from_details(error.kind(), message, error.details())
 }
 
@@ -223,10 +303,38 @@ mod tests {
     }
 
     #[test]
+    fn an_agent_at_a_hub() {
+        for (url, expected) in [
+            ("http://127.0.0.1:2602/agents/biling", Some(("http://127.0.0.1:2602", "biling"))),
+            ("https://a.example/hub/agents/b/?x=s3cret", Some(("https://a.example/hub", "b"))),
+            ("https://a.example/agents/b/.well-known/agent-card.json", Some(("https://a.example", "b"))),
+            ("https://a.example/agents/", None),
+            ("https://a.example/b", None),
+        ] {
+            let expected = expected.map(|(base, name)| (base.to_owned(), name.to_owned()));
+            assert_eq!(place_at_hub(&Url::parse(url).unwrap()), expected, "{url}");
+        }
+        for (url, expected) in [
+            ("billing", true),
+            ("localhost", false),
+            ("a.example", false),
+            ("http://billing", false),
+            ("b:1", false),
+        ] {
+            assert_eq!(is_bare_name(url), expected, "{url}");
+        }
+    }
+
+    #[test]
     fn a_retry_is_announced_with_its_reason() {
         let error = |message: &str| Error::new(ErrorKind::Unavailable, message);
         for (error, millis, expected) in [
             (error("x").undelivered(), 5_000, "the agent cannot be reached; trying again in 5 s (1 of 4)"),
+            (
+                error("cannot connect to http://127.0.0.1:2602/agents/a: connection refused"),
+                5_000,
+                "cannot connect to http://127.0.0.1:2602/agents/a: connection refused; trying again in 5 s (1 of 4)",
+            ),
             (error("the connection broke"), 190, "the connection broke; trying again in 0.2 s (1 of 4)"),
         ] {
             assert_eq!(announcement(&error, 1, 4, Duration::from_millis(millis)), expected);

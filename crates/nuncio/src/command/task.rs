@@ -12,7 +12,7 @@ use nuncio_protocol::{GetTaskRequest, ListTasksRequest, MAX_PAGE_SIZE, Seq, Task
 use super::{
     delivery::moment,
     hint::program,
-    pages::{self, fields, word},
+    pages::{self, Table, columns, fields, word},
     send::{Watch, follow},
 };
 use crate::{
@@ -48,7 +48,9 @@ pub(super) async fn run(command: TaskCommand, format: Format) -> Result<ExitCode
         } => {
             let (since, before, paging) = (since.map(moment), before.map(moment), Paging::default());
             let filter = TaskFilter { agent, state, principal, context, id, since, before, paging };
-            pages::show(&hub, ListTasks { filter }, limit, ("task", "tasks"), format, summary_row).await?;
+            let table =
+                Table { header: &["TASK", "STATE", "SINCE", "AGENT", "CALLER"], nouns: ("task", "tasks") };
+            pages::show(&hub, ListTasks { filter }, limit, table, format, summary).await?;
             Ok(ExitCode::SUCCESS)
         }
         TaskCommand::Show { extra: Some(_), .. } => Err(exit::usage(format!(
@@ -70,7 +72,7 @@ pub(super) async fn run(command: TaskCommand, format: Format) -> Result<ExitCode
             let task = hub.call(&CancelTask { id }).await?;
             match format {
                 Format::Json => output::json(&task)?,
-                Format::Human => summary_row(&task)?,
+                Format::Human => columns(&[], &[summary(&task)])?,
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -100,6 +102,7 @@ async fn list(
 ) -> Result<ExitCode> {
     let mut left = limit;
     let mut token = None;
+    let mut header: &[&str] = &["TASK", "STATE", "SINCE", "CONTEXT"];
     while left > 0 {
         let page_size = i32::try_from(left).unwrap_or(MAX_PAGE_SIZE).min(MAX_PAGE_SIZE);
         let page = client
@@ -113,8 +116,12 @@ async fn list(
             })
             .await?;
         left = left.saturating_sub(page.tasks.len());
-        for task in &page.tasks {
-            row(task, format)?;
+        match format {
+            Format::Json => page.tasks.iter().try_for_each(output::json)?,
+            // The first page alone has a header.
+            Format::Human => {
+                columns(std::mem::take(&mut header), &page.tasks.iter().map(row).collect::<Vec<_>>())?;
+            }
         }
         if page.next_page_token.is_empty() || left == 0 {
             let shown = limit - left;
@@ -129,29 +136,21 @@ async fn list(
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(task: &Task, format: Format) -> Result<()> {
-    if format == Format::Json {
-        return output::json(task);
-    }
+fn row(task: &Task) -> Vec<String> {
     let since = task.status.timestamp.map(|timestamp| timestamp.to_string()).unwrap_or_default();
-    output::row(&format!(
-        "{}  {:<22}  {since}  {}",
-        task.id,
-        output::state(task.status.state),
-        task.context_id
-    ))
+    let state = output::state(task.status.state).to_owned();
+    vec![task.id.to_string(), state, since, task.context_id.to_string()]
 }
 
 /// A task of any caller.
-fn summary_row(task: &TaskSummary) -> Result<()> {
-    output::row(&format!(
-        "{}  {:<22}  {}  {}  {}",
-        task.id,
-        output::state(task.state),
-        task.since,
-        task.agent,
-        task.principal.as_deref().unwrap_or("-"),
-    ))
+fn summary(task: &TaskSummary) -> Vec<String> {
+    vec![
+        task.id.clone(),
+        output::state(task.state).to_owned(),
+        task.since.to_string(),
+        task.agent.clone(),
+        task.principal.clone().unwrap_or_else(|| "-".to_owned()),
+    ]
 }
 
 fn show(details: &TaskDetails, format: Format) -> Result<()> {

@@ -7,23 +7,21 @@ use nuncio_hub::admin::api::{ListTrail, TrailFilter, TrailRow};
 
 use super::{
     delivery::moment,
-    pages::{self, word},
+    pages::{self, Table, word},
 };
-use crate::{
-    args::Trail,
-    output::{self, Format},
-};
+use crate::{args::Trail, output::Format};
 
 pub(super) async fn run(trail: Trail, format: Format) -> Result<ExitCode> {
     let Trail { hub, what, principal, agent, since, limit } = trail;
     let since = since.map(moment);
     let filter = TrailFilter { what, principal, agent, since, ..TrailFilter::default() };
-    pages::show(&hub, ListTrail { filter }, limit, ("row", "rows"), format, row).await?;
+    let table = Table { header: &["TIME", "EVENT", "CALLER AND SUBJECT"], nouns: ("row", "rows") };
+    pages::show(&hub, ListTrail { filter }, limit, table, format, row).await?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Time, kind, and everything that is known of the caller and the subject.
-fn row(row: &TrailRow) -> Result<()> {
+fn row(row: &TrailRow) -> Vec<String> {
     let peer = row.peer.map(|peer| peer.to_string());
     let known = [
         ("", &row.principal),
@@ -38,5 +36,5 @@ fn row(row: &TrailRow) -> Result<()> {
     if row.count > 1 {
         known.push(format!("{} times", row.count));
     }
-    output::row(&format!("{}  {:<20}  {}", row.at, word(row.what), known.join("  ")))
+    vec![row.at.to_string(), word(row.what), known.join("  ")]
 }

@@ -125,3 +125,15 @@ fn the_audit_fails_as_asked() {
     result.findings.retain(|finding| finding.verdict != Verdict::Loose);
     assert!(!FailOn::Should.is_met_by(&result));
 }
+
+/// Without a card there is nothing to grade.
+#[test]
+fn without_a_card_the_terminal_shows_no_figures() {
+    let mut result = full();
+    result.grounds.no_card = true;
+    let shown = terminal(&result, &Options::default());
+    assert!(shown.contains(&format!("No grade: no agent card at {}", result.target)), "{shown}");
+    for words in ["at most", "Grade ", "coverage "] {
+        assert!(!shown.contains(words), "{words}: {shown}");
+    }
+}

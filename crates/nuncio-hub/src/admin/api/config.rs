@@ -35,6 +35,9 @@ pub struct ReloadOptions {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Reloaded {
+    /// The files that were read; none if the hub was started without one.
+    #[serde(default)]
+    pub files: Vec<String>,
     /// Names of new agents.
     pub added: Vec<String>,
     /// Names of changed agents.

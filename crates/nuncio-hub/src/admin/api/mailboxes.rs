@@ -64,6 +64,9 @@ pub struct Mailbox {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Time>")]
     pub last_used: Option<Timestamp>,
+    /// Number of workers that have a message, or have called this hub within two minutes.
+    #[serde(default)]
+    pub workers: usize,
     /// Number of messages that wait for a worker.
     pub waiting: usize,
     /// Number of messages that a worker has.

@@ -123,7 +123,7 @@ pub(super) async fn reload(visit: Visit, form: Form) -> Answer {
 }
 
 fn outcome(reloaded: &Reloaded) -> String {
-    let Reloaded { added, changed, removed, parts, needs_restart, root_lost } = reloaded;
+    let Reloaded { files: _, added, changed, removed, parts, needs_restart, root_lost } = reloaded;
     let mut sentences = Vec::new();
     for (what, names) in [
         ("Agents added", added),

@@ -126,7 +126,9 @@ async fn turn_away(cx: &ExecContext, out: &Emitter, error: Error) -> Result<()> 
 impl Executor for AskFirst {
     async fn execute(&self, cx: ExecContext, out: Emitter) -> Result<()> {
         let Some(caller) = CallerKey::of_call(&self.agent, &cx.call) else {
-            return turn_away(&cx, &out, ErrorKind::Unauthenticated.into()).await;
+            let why =
+                "this agent asks for consent, so its callers need credentials; nuncio key create makes a key";
+            return turn_away(&cx, &out, Error::new(ErrorKind::Unauthenticated, why)).await;
         };
         let mut verdict = self.judge(&caller).await;
         if let Ok(Verdict::Hold(_)) = verdict {

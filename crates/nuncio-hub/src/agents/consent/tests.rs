@@ -304,7 +304,9 @@ async fn a_request_leaves_one_row_and_an_anonymous_caller_none() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let world = World::over(&store);
     let anybody = world.ann.calling(|cx| cx.caller = nuncio_protocol::Caller::anonymous());
-    assert_eq!(kind(anybody.task("one").await), ErrorKind::Unauthenticated);
+    let refused = anybody.task("one").await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unauthenticated);
+    assert!(refused.message().contains("asks for consent, so its callers need credentials"), "{refused}");
     world.holds(&["one", "two"]).await;
     let World { trail, consents, .. } = world;
     trail.close().await;

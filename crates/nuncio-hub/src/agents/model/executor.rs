@@ -384,7 +384,10 @@ impl ModelExecutor {
             Fault::Busy { retry_after, .. } => *retry_after,
             _ => None,
         };
-        let error = Error::new(ErrorKind::Unavailable, fault.told());
+        let mut error = Error::new(ErrorKind::Unavailable, fault.told());
+        if matches!(fault, Fault::Unreachable(_)) {
+            error = error.undelivered();
+        }
         out.refuse(error.with_retry_after(named.unwrap_or(DEFAULT_RETRY_AFTER)))
     }
 

@@ -44,6 +44,8 @@ pub(super) async fn check_reachable(name: &str, settings: &Model) -> Result<()> 
             }
             // A server without a list.
             Err(Fault::Refused(_)) => {}
+            // The reader is the operator: the cause alone says it.
+            Err(Fault::Unreachable(cause)) => bail!("{cause}"),
             Err(fault) => bail!("{}: {}", fault.told(), fault.cause()),
         }
     }

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, time::Duration};
 use anyhow::Result;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, header};
-use nuncio_client::{Credentials, Egress, EventAnswer};
+use nuncio_client::{Credentials, Egress, EventAnswer, was_not_sent};
 use nuncio_protocol::{Error, ErrorKind, TraceContext};
 use serde_json::Value;
 use url::Url;
@@ -46,7 +46,9 @@ pub(super) enum Fault {
     Unauthorized(String),
     /// The provider is overloaded or down for now, and may have named a time to come back.
     Busy { why: String, retry_after: Option<Duration> },
-    /// There is no connection, or it broke.
+    /// No connection could be made: the provider has not received the request.
+    Unreachable(String),
+    /// The connection broke.
     Broken(String),
     /// The provider was silent for too long.
     Silent(Duration),
@@ -57,7 +59,7 @@ pub(super) enum Fault {
 impl Fault {
     /// True if the same request may have another outcome, soon or elsewhere.
     pub(super) fn is_passing(&self) -> bool {
-        matches!(self, Self::Busy { .. } | Self::Broken(_))
+        matches!(self, Self::Busy { .. } | Self::Unreachable(_) | Self::Broken(_))
     }
 
     /// The text for callers. It has neither addresses nor credentials.
@@ -70,6 +72,11 @@ impl Fault {
                     .to_owned()
             }
             Self::Busy { why, .. } => format!("the provider of the model is unavailable: {why}"),
+            Self::Unreachable(_) => {
+                "the model of this agent cannot be reached at present; its operator finds the reason in the \
+                                     log of the hub"
+                    .to_owned()
+            }
             Self::Broken(_) => "the connection to the provider of the model broke".to_owned(),
             Self::Silent(limit) => format!("the provider of the model was silent for {} s", limit.as_secs()),
             Self::Undecodable(_) => "the answer of the provider could not be understood".to_owned(),
@@ -82,6 +89,7 @@ impl Fault {
             Self::Refused(_) => "refused",
             Self::Unauthorized(_) => "unauthorized",
             Self::Busy { .. } => "busy",
+            Self::Unreachable(_) => "unreachable",
             Self::Broken(_) => "broken",
             Self::Silent(_) => "silent",
             Self::Undecodable(_) => "undecodable",
@@ -91,7 +99,11 @@ impl Fault {
     /// The text for the log.
     pub(super) fn cause(&self) -> &str {
         match self {
-            Self::Refused(why) | Self::Unauthorized(why) | Self::Broken(why) | Self::Undecodable(why) => why,
+            Self::Refused(why)
+            | Self::Unauthorized(why)
+            | Self::Unreachable(why)
+            | Self::Broken(why)
+            | Self::Undecodable(why) => why,
             Self::Busy { why, .. } => why,
             Self::Silent(_) => "silence",
         }
@@ -226,6 +238,7 @@ async fn refusal(answer: EventAnswer) -> Fault {
 fn broken(error: &Error) -> Fault {
     let cause = error.message().to_owned();
     match error.kind() {
+        ErrorKind::Unavailable if was_not_sent(error) => Fault::Unreachable(cause),
         ErrorKind::Unavailable => Fault::Broken(cause),
         ErrorKind::Unauthenticated | ErrorKind::PermissionDenied => Fault::Unauthorized(cause),
         _ => Fault::Undecodable(cause),

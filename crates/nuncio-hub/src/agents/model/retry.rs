@@ -25,7 +25,7 @@ pub(super) enum Next {
 pub(super) fn next(fault: &Fault, attempt: u32, elapsed: Duration, window: Duration) -> Next {
     let pause = match fault {
         Fault::Busy { retry_after: Some(pause), .. } => *pause,
-        Fault::Busy { retry_after: None, .. } | Fault::Broken(_) => {
+        Fault::Busy { retry_after: None, .. } | Fault::Unreachable(_) | Fault::Broken(_) => {
             BASE_PAUSE.saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1)))
         }
         Fault::Refused(_) | Fault::Unauthorized(_) | Fault::Silent(_) | Fault::Undecodable(_) => {
@@ -57,6 +57,7 @@ mod tests {
             (busy(Some(3600)), 1, 0, Next::Fallback),
             (broken.clone(), 1, 0, Next::Retry(BASE_PAUSE)),
             (broken, 3, 0, Next::Fallback),
+            (Fault::Unreachable(String::new()), 1, 0, Next::Retry(BASE_PAUSE)),
             (Fault::Refused(String::new()), 1, 0, Next::GiveUp),
             (Fault::Unauthorized(String::new()), 1, 0, Next::GiveUp),
             (Fault::Silent(second), 1, 0, Next::GiveUp),

@@ -85,7 +85,7 @@ pub(super) fn condition_after(fault: &Fault) -> Condition {
         }
         Fault::Refused(_) => Condition::Up,
         Fault::Busy { why, .. } | Fault::Undecodable(why) => Condition::Degraded(why.clone()),
-        Fault::Broken(why) => Condition::Down(why.clone()),
+        Fault::Unreachable(why) | Fault::Broken(why) => Condition::Down(why.clone()),
         Fault::Silent(limit) => Condition::Degraded(format!("silent for {} s", limit.as_secs())),
     }
 }

@@ -320,6 +320,17 @@ fn odd_bytes(words: &str) -> Vec<Vec<u8>> {
     stream.into_bytes().into_iter().map(|byte| vec![byte]).collect()
 }
 
+/// Nothing listens there: the provider has not got the message, and no connection broke.
+#[tokio::test]
+async fn a_provider_without_a_connection_is_told_apart_from_a_broken_one() {
+    let model = Model::new("openai:http://127.0.0.1:1/v1#tiny".parse().unwrap());
+    let world = World::of(Model { retry_window: Duration::ZERO, ..model }).await;
+    let error = world.harness.send("hi").await.unwrap_err();
+    assert_eq!(error.kind(), nuncio_protocol::ErrorKind::Unavailable);
+    assert!(error.is_undelivered(), "{error}");
+    assert!(error.message().starts_with("the model of this agent cannot be reached at present; "), "{error}");
+}
+
 #[tokio::test]
 async fn a_model_that_is_unavailable_is_an_error_of_the_call() {
     let busy = || Reply::Status(503, &[("retry-after", "3600")], String::new());

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use serde_json::Value as Json;
 
 use super::{
-    problem::{Findings, did_you_mean},
+    problem::{Findings, did_you_mean, nearest},
     schema::{is_agent, resolve, schema},
     tree::{Node, Spot, Value},
 };
+
+/// Maximum number of known keys that a message names.
+const MAX_KEYS_SHOWN: usize = 10;
 
 /// Finds every mistake in a tree, and inserts the defaults.
 pub(crate) fn check(tree: &mut Node, findings: &mut Findings) {
@@ -144,7 +147,13 @@ impl Checker<'_> {
             let top = schema()["properties"].get(key).filter(|_| !self.path.is_empty());
             hint = match top {
                 Some(_) => "; it belongs to the beginning of the file, before the first [table]".to_owned(),
-                None => format!("; known keys here are {}", known.join(", ")),
+                None if known.len() <= MAX_KEYS_SHOWN => {
+                    format!("; known keys here are {}", known.join(", "))
+                }
+                None => {
+                    let near = nearest(key, known, MAX_KEYS_SHOWN).join(", ");
+                    format!("; the nearest keys are {near}; `nuncio config schema` lists all")
+                }
             };
         }
         self.path.push(key.to_owned());

@@ -23,7 +23,7 @@ pub(crate) use self::{
     check::check,
     include::{Files, load, parse_text},
     mask::masked,
-    problem::{Findings, did_you_mean},
+    problem::Findings,
     read::read,
     show::shown_json,
     tree::{Node, Spot, Value},
@@ -31,7 +31,7 @@ pub(crate) use self::{
 pub use self::{
     init::init,
     layout::format,
-    problem::{Problem, Problems, Severity},
+    problem::{Problem, Problems, Severity, did_you_mean},
     schema::schema,
     show::show,
     tree::Origin,

@@ -9,6 +9,10 @@ use super::tree::{Node, SourceText, Spot};
 
 /// Similarity from which a word is suggested in place of another (Jaro-Winkler).
 const ALIKE: f64 = 0.8;
+/// Similarity of two words that differ by one letter, or by two neighbours in the other order.
+const SLIP: f64 = 0.9;
+/// Minimum length of a word in which a slip is assumed.
+const MIN_SLIP_CHARS: usize = 3;
 
 /// The severity of a problem.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -82,14 +86,29 @@ impl Place {
 }
 
 /// A suggestion, as the end of a sentence; empty if no known word is similar.
-pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> String {
-    let word = word.to_ascii_lowercase();
-    let likeness =
-        known.iter().map(|known| (strsim::jaro_winkler(&word, &known.to_ascii_lowercase()), known));
-    match likeness.max_by(|a, b| a.0.total_cmp(&b.0)) {
+#[must_use]
+pub fn did_you_mean(word: &str, known: &[&str]) -> String {
+    match known.iter().map(|known| (likeness(word, known), known)).max_by(|a, b| a.0.total_cmp(&b.0)) {
         Some((likeness, known)) if likeness >= ALIKE => format!("; did you mean {known}?"),
         _ => String::new(),
     }
+}
+
+/// The known words that are most like this one, at most so many.
+pub(crate) fn nearest<'a>(word: &str, known: &[&'a str], max: usize) -> Vec<&'a str> {
+    let mut words = known.to_vec();
+    words.sort_by(|a, b| likeness(word, b).total_cmp(&likeness(word, a)));
+    words.truncate(max);
+    words
+}
+
+/// The similarity of two words, from 0 to 1. One slip of the hand in a short word, which Jaro-Winkler hardly sees,
+/// counts as similar.
+fn likeness(word: &str, known: &str) -> f64 {
+    let (word, known) = (word.to_ascii_lowercase(), known.to_ascii_lowercase());
+    let similarity = strsim::jaro_winkler(&word, &known);
+    let is_slip = known.len() >= MIN_SLIP_CHARS && strsim::osa_distance(&word, &known) == 1;
+    if is_slip { similarity.max(SLIP) } else { similarity }
 }
 
 /// `nuncio.toml:12:1: listen: …`; `--listen: …`; or the text alone.

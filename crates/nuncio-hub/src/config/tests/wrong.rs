@@ -27,8 +27,16 @@ fn a_mistake_is_shown_where_it_is() {
 fn keys_that_there_are_not() {
     check(
         "demo = true\nnothing_like_it = 1",
-        &["nuncio.toml:2:1: nothing_like_it: there is no such key; known keys here"],
+        &["nuncio.toml:2:1: nothing_like_it: there is no such key; the nearest keys are "],
     );
+    for (text, words) in [
+        ("[agents.a]\nulr = \"https://a\"", "agents.a.ulr: there is no such key; did you mean url?"),
+        ("[agents.a]\ndemo = \"echo\"\nqqq = 1", "; `nuncio config schema` lists all"),
+        ("demo = true\n[tls]\nqqq = 1", "tls.qqq: there is no such key; known keys here are cert"),
+    ] {
+        let told = load(text).map(drop).unwrap_err().to_string();
+        assert!(told.contains(words), "{text}: expected {words:?} in\n{told}");
+    }
     check(
         "demo = true\n[data]\nstor = 1",
         &["nuncio.toml:3:1: data.stor: there is no such key; did you mean store?"],

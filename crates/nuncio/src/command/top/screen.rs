@@ -29,10 +29,10 @@ pub(super) fn lines(stats: &Stats) -> Vec<String> {
         ),
         format!("tasks       {}", tasks(stats)),
         format!(
-            "calls       {:.1}/s  {} failed in {} s  {}",
+            "calls       {:.1}/s  {} failed in {}  {}",
             stats.calls.per_second,
             stats.calls.failed,
-            stats.calls.window_seconds,
+            span(stats.calls.window_seconds),
             latency(stats.calls.latency)
         ),
         format!(
@@ -62,8 +62,8 @@ pub(super) fn lines(stats: &Stats) -> Vec<String> {
     lines.extend(stats.warnings.iter().map(|warning| format!("warning     {}", warning.message)));
     lines.push(String::new());
     lines.push(format!(
-        "{:<24} {:<9} {:>7} {:>7} {:>7} {:>7}  last call",
-        "agent", "health", "calls", "failed", "running", "streams"
+        "{:<24} {:<9} {:>12} {:>7} {:>7} {:>7}  last call",
+        "agent", "health", "calls/10 min", "failed", "running", "streams"
     ));
     let mut agents: Vec<_> = stats.by_agent.iter().collect();
     agents.sort_by_key(|agent| std::cmp::Reverse((agent.calls, agent.last_call)));
@@ -76,7 +76,7 @@ pub(super) fn lines(stats: &Stats) -> Vec<String> {
 
 fn row(agent: &AgentFigures) -> String {
     format!(
-        "{:<24} {:<9} {:>7} {:>7} {:>7} {:>7}  {}",
+        "{:<24} {:<9} {:>12} {:>7} {:>7} {:>7}  {}",
         agent.name,
         word(agent.health),
         agent.calls,
@@ -97,6 +97,15 @@ pub(super) fn event(event: &HubEvent) -> String {
     words.extend(event.change.clone());
     words.extend(event.sequence.map(|sequence| format!("#{sequence}")));
     words.join("  ")
+}
+
+/// A span of time, in whole minutes if it has some.
+fn span(seconds: u64) -> String {
+    if seconds > 0 && seconds.is_multiple_of(60) {
+        format!("{} min", seconds / 60)
+    } else {
+        format!("{seconds} s")
+    }
 }
 
 fn tasks(stats: &Stats) -> String {
