@@ -321,8 +321,10 @@ mod tests {
     use super::*;
 
     fn interface(version: &str, binding: &str) -> CallInterface {
+        // A gRPC service is at the root of its host.
+        let path = if binding == "GRPC" { "" } else { "/a" };
         let listed = AgentInterface {
-            url: "http://agent.example/a".to_owned(),
+            url: format!("http://agent.example{path}"),
             protocol_binding: binding.to_owned(),
             protocol_version: version.to_owned(),
             ..AgentInterface::default()

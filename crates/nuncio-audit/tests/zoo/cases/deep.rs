@@ -137,8 +137,7 @@ fn isolation() -> Vec<Case> {
         mixed_up!("isolation.subscribe", "SubscribeToTask"),
         mixed_up!("isolation.send", "SendMessage"),
         pushes(mixed_up!("isolation.push", "ListTaskPushNotificationConfigs")),
-        // Of a webhook that is not there another caller learns that the task is.
-        pushes(mixed_up!("isolation.push", "GetTaskPushNotificationConfig")),
+        // By deleting a webhook that is not there another caller learns that the task is.
         pushes(mixed_up!("isolation.push", "DeleteTaskPushNotificationConfig")),
         Case {
             depth: Depth::Key,

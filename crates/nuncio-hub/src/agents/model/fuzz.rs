@@ -37,13 +37,18 @@ pub fn fuzz_model_answer(data: &[u8]) {
     let _ = dialect::decode_models(stream);
 }
 
-/// The pieces until the first event that is not of the dialect.
+/// The pieces until the first event that cannot be read, or is not of the dialect.
 fn pieces_of(dialect: ModelDialect, stream: &[u8], size: usize) -> Vec<Piece> {
     let mut decoder = Decoder::new(MAX_EVENT_BYTES);
     let mut pieces = Vec::new();
     for chunk in stream.chunks(size) {
         decoder.push(chunk.to_vec().into());
-        while let Ok(Some(frame)) = decoder.next_frame() {
+        loop {
+            let frame = match decoder.next_frame() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(_) => return pieces,
+            };
             match dialect::decode(dialect, frame.data) {
                 Ok(more) => pieces.extend(more),
                 Err(_) => return pieces,

@@ -182,6 +182,26 @@ impl AgentKind {
         }
     }
 
+    /// The key that names the target of the agent, as findings show it.
+    #[must_use]
+    pub fn target_key(&self) -> &'static str {
+        match self {
+            Self::Upstream(_) => "url",
+            Self::Command(_) => "command",
+            Self::Model(_) => "model",
+            Self::Mailbox(_) => "mailbox",
+            Self::Demo(_) | Self::Seat(_) => "demo",
+            #[cfg(test)]
+            Self::Toy(_) => "toy",
+        }
+    }
+
+    /// True for a program, which the hub starts for each message.
+    #[must_use]
+    pub fn is_program(&self) -> bool {
+        matches!(self, Self::Command(_))
+    }
+
     /// True for a provider of models, whose models are the agents.
     #[must_use]
     pub fn is_template(&self) -> bool {

@@ -159,7 +159,7 @@ async fn an_agent_has_so_many_messages_at_a_time() {
     for (number, (ours, theirs)) in interfaces().into_iter().enumerate() {
         let case = format!("{ours:?} to {theirs:?}");
         let (upstream, feed) = fed(theirs).await;
-        let timeout = std::time::Duration::from_millis(50);
+        let timeout = std::time::Duration::from_millis(200);
         let settings = Upstream { max_concurrent: Some(1), timeout, ..settings(&upstream) };
         let hub = hub_of(settings, false, None, Arc::new(MemoryStore::default()), &Bounds::default()).await;
         let mut open = hub.open("ann", stream_call(ours)).await.into_body();
