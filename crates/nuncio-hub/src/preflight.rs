@@ -12,7 +12,7 @@ use url::Url;
 
 use crate::{
     agents,
-    config::{AgentKind, Config, Data, Issuer, Loaded, Problem, file::masked},
+    config::{Config, Data, Issuer, Loaded, Problem, file::masked},
     listen::Certificates,
     signing::CardKeys,
 };
@@ -70,7 +70,7 @@ fn folder_of(file: &Path) -> Result<()> {
 async fn reach(config: &Config) -> Vec<Finding> {
     let mut calls: Vec<std::pin::Pin<Box<dyn Future<Output = Option<Finding>> + Send + '_>>> = Vec::new();
     for agent in &config.agents {
-        let key = format!("agents.{}.{}", agent.name, target_key(&agent.kind));
+        let key = format!("agents.{}.{}", agent.name, agent.kind.target_key());
         calls.push(Box::pin(async move {
             let kind = agents::kind_of(&agent.kind);
             let limit = ANSWER_TIMEOUT + kind.start_time();
@@ -84,19 +84,6 @@ async fn reach(config: &Config) -> Vec<Finding> {
         }));
     }
     join_all(calls).await.into_iter().flatten().collect()
-}
-
-/// The key of an agent that names what is called.
-fn target_key(kind: &AgentKind) -> &'static str {
-    match kind {
-        AgentKind::Upstream(_) => "url",
-        AgentKind::Command(_) => "command",
-        AgentKind::Model(_) => "model",
-        AgentKind::Mailbox(_) => "mailbox",
-        AgentKind::Demo(_) | AgentKind::Seat(_) => "demo",
-        #[cfg(test)]
-        AgentKind::Toy(_) => "toy",
-    }
 }
 
 async fn in_time(call: impl Future<Output = Result<()>>, limit: Duration) -> Result<()> {

@@ -72,7 +72,7 @@ impl LocalAgent {
             profile: None,
             store,
         };
-        let program = matches!(desired.kind, config::AgentKind::Command(_)).then(|| desired.kind.clone());
+        let program = desired.kind.is_program().then(|| desired.kind.clone());
         let activate = Arc::new(factory).prepare(desired, None).await?;
         let agent = activate()?;
         let runtime = agent.runtime().cloned();

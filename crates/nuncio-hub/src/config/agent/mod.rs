@@ -171,6 +171,24 @@ pub enum AgentKind {
 }
 
 impl AgentKind {
+    /// True for a program.
+    pub(crate) fn is_program(&self) -> bool {
+        matches!(self, Self::Command(_))
+    }
+
+    /// The key that names what the hub calls.
+    pub(crate) fn target_key(&self) -> &'static str {
+        match self {
+            Self::Upstream(_) => "url",
+            Self::Command(_) => "command",
+            Self::Model(_) => "model",
+            Self::Mailbox(_) => "mailbox",
+            Self::Demo(_) | Self::Seat(_) => "demo",
+            #[cfg(test)]
+            Self::Toy(_) => "toy",
+        }
+    }
+
     /// The time between two looks at the list of a provider, for a model.
     #[must_use]
     pub fn check_every(&self) -> Option<Duration> {
