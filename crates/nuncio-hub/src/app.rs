@@ -104,15 +104,17 @@ impl std::fmt::Debug for Hub {
 /// The maximum length of an example that is shown.
 const MAX_EXAMPLE_BYTES: usize = 80;
 
-/// A message to try an agent with. An agent that others run understands its own examples at best.
-fn example(agent: &ServedAgent) -> Option<String> {
+/// A message to try an agent with. One that others run understands the examples on its card best.
+fn example(agent: &ServedAgent) -> String {
     let is_foreign =
         agent.kind() == "mailbox" || agent.upstream().is_some_and(|upstream| upstream.access().is_some());
     if !is_foreign {
-        return Some(agent.example().to_owned());
+        return agent.example().to_owned();
     }
     let card = Arc::clone(&agent.shown().card);
-    card.skills.iter().flat_map(|skill| &skill.examples).find(|text| is_plain(text)).cloned()
+    let examples = card.skills.iter().flat_map(|skill| &skill.examples);
+    let plain = examples.map(String::as_str).find(|text| is_plain(text));
+    plain.unwrap_or(agent.example()).to_owned()
 }
 
 /// True for a text that a shell takes literally within double quotes.
@@ -127,8 +129,8 @@ pub struct Served {
     pub name: String,
     pub url: String,
     pub card_url: String,
-    /// A message to try it with; absent if none is known.
-    pub example: Option<String>,
+    /// A message to try it with.
+    pub example: String,
     /// The answer to it is worth watching as a stream.
     pub streams: bool,
     /// It also answers at the root.
@@ -431,7 +433,7 @@ impl Hub {
             let url = self.urls.url(agent.name());
             let example = example(agent);
             Served {
-                streams: example.as_deref().is_some_and(|text| text == agent.example() && text != "hello"),
+                streams: example == agent.example() && example != "hello",
                 example,
                 name: agent.name().to_string(),
                 card_url: format!("{url}/.well-known/agent-card.json"),

@@ -204,7 +204,7 @@ fn shown(state: &AdminState, name: &str, overview: &MailboxOverview) -> Mailbox 
     let seen = overview.workers.iter().filter(|(_, seen)| is_there(*seen)).map(|(name, _)| name);
     let leases = overview.turns.iter().filter_map(|turn| turn.lease.as_ref().map(|lease| &lease.worker));
     Mailbox {
-        present_workers: seen.chain(leases).collect::<BTreeSet<_>>().len(),
+        workers_present: seen.chain(leases).collect::<BTreeSet<_>>().len(),
         name: name.to_owned(),
         key_prefix: key.as_ref().map(|(key, _)| key_prefix(&key.id)),
         last_used: key.and_then(|(_, used)| used),

@@ -197,7 +197,7 @@ async fn list(hub: &Admin, format: Format) -> Result<()> {
     let mut workers = HashMap::new();
     if agents.iter().any(|agent| agent.kind == MAILBOX) {
         let mailboxes = hub.call(&ListMailboxes {}).await?.mailboxes;
-        workers.extend(mailboxes.into_iter().map(|mailbox| (mailbox.name, mailbox.present_workers)));
+        workers.extend(mailboxes.into_iter().map(|mailbox| (mailbox.name, mailbox.workers_present)));
     }
     let row = |agent: &Agent| {
         // A mailbox takes messages at any time; the question is whether a worker fetches them.

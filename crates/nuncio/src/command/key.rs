@@ -26,7 +26,7 @@ use crate::{
     output::{self, Format},
 };
 
-/// The beginning of the hub's refusal of a name.
+/// The words by which the hub refuses a name.
 const NAME_TAKEN: &str = "there is a key of this name";
 
 pub(super) async fn run(command: KeyCommand, format: Format) -> Result<ExitCode> {
@@ -97,7 +97,7 @@ pub(super) fn in_time(duration: Duration) -> Timestamp {
 /// The refusal of a name that is taken, with the commands that help.
 fn in_commands(error: anyhow::Error, name: &str) -> anyhow::Error {
     match error.downcast_ref::<Error>() {
-        Some(refusal) if refusal.message().starts_with(NAME_TAKEN) => {
+        Some(refusal) if refusal.message().contains(NAME_TAKEN) => {
             let program = program();
             let hint = format!("`{program} key rotate {name}`, or `{program} key delete {name}` first");
             Error::new(refusal.kind(), format!("{NAME_TAKEN}; {hint}")).into()

@@ -125,7 +125,7 @@ async fn list(hub: &Admin, format: Format) -> Result<()> {
         vec![
             mailbox.name.clone(),
             mailbox.key_prefix.clone().unwrap_or_else(|| "no key".to_owned()),
-            workers(mailbox.present_workers),
+            workers(mailbox.workers_present),
             format!("{} waiting", mailbox.waiting),
             format!("{} leased", mailbox.leased),
             format!("{} poison", mailbox.poison),
@@ -162,7 +162,7 @@ fn show(details: &MailboxDetails, format: Format) -> Result<()> {
     let MailboxDetails { mailbox, turns, poison_tasks, workers: seen } = details;
     fields(&[
         ("mailbox", Some(mailbox.name.clone())),
-        ("served by", Some(workers(mailbox.present_workers))),
+        ("served by", Some(workers(mailbox.workers_present))),
         ("key", mailbox.key_prefix.clone()),
         ("key used", mailbox.last_used.map(|used| used.to_string())),
         ("webhook", Some(webhook(mailbox)).filter(|webhook| !webhook.is_empty())),

@@ -255,9 +255,8 @@ mod tests {
         let mut notes = 0;
         assert_eq!(noting(async { 7 }, Duration::ZERO, || notes += 1).await, 7);
         assert_eq!(notes, 0, "an answer at once");
-        // It ends once the note is made.
-        let (noted, slow) = tokio::sync::oneshot::channel();
-        let waited = noting(slow, Duration::ZERO, || noted.send(8)).await;
-        assert_eq!(waited, Ok(8));
+        // The answer comes with the note.
+        let (answer, waiting) = tokio::sync::oneshot::channel();
+        assert_eq!(noting(waiting, Duration::ZERO, || answer.send(8)).await, Ok(8));
     }
 }

@@ -82,10 +82,8 @@ fn announce(hub: &Hub, config: &Config, file: Option<&Path>, format: Format) -> 
         output::line("")?;
         output::line(&agent.name)?;
         output::line(&format!("  card  {}", agent.card_url))?;
-        if let Some(example) = &agent.example {
-            let stream = if agent.streams { " --stream" } else { "" };
-            output::line(&format!("  try   {} send {} \"{example}\"{stream}", program(), agent.url))?;
-        }
+        let stream = if agent.streams { " --stream" } else { "" };
+        output::line(&format!("  try   {} send {} \"{}\"{stream}", program(), agent.url, agent.example))?;
     }
     output::line("")?;
     if let Some(default) = served.iter().find(|agent| agent.is_default) {

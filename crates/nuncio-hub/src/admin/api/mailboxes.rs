@@ -66,7 +66,7 @@ pub struct Mailbox {
     pub last_used: Option<Timestamp>,
     /// Number of workers that have a message, or have called this hub within two minutes.
     #[serde(default)]
-    pub present_workers: usize,
+    pub workers_present: usize,
     /// Number of messages that wait for a worker.
     pub waiting: usize,
     /// Number of messages that a worker has.

@@ -32,7 +32,7 @@ pub fn fuzz_model_answer(data: &[u8]) {
     assert_eq!(progress.text, texts.collect::<String>(), "no text is lost");
     assert!(!progress.words_of_refusal().is_empty());
     let _ = progress.tokens().total();
-    progress.round(1).into_iter().for_each(check);
+    progress.round(1).iter().for_each(check);
     let _ = dialect::error_message(stream);
     let _ = dialect::decode_models(stream);
 }
@@ -59,7 +59,7 @@ fn pieces_of(dialect: ModelDialect, stream: &[u8], size: usize) -> Vec<Piece> {
 }
 
 /// Checks a round of tools, and writes it into prompts of both dialects.
-fn check(round: Round) {
+fn check(round: &Round) {
     assert!((1..=MAX_CALLS).contains(&round.calls.len()));
     for call in &round.calls {
         assert!(!call.id.is_empty() && !call.name.is_empty() && call.arguments.len() <= MAX_ARGUMENT_BYTES);

@@ -171,20 +171,13 @@ pub enum AgentKind {
 }
 
 impl AgentKind {
-    /// The time between two looks at the list of a provider, for a model.
-    #[must_use]
-    pub fn check_every(&self) -> Option<Duration> {
-        match self {
-            Self::Model(model) => Some(model.check_every),
-            Self::Demo(_) | Self::Upstream(_) | Self::Command(_) | Self::Mailbox(_) | Self::Seat(_) => None,
-            #[cfg(test)]
-            Self::Toy(_) => None,
-        }
+    /// True for a program.
+    pub(crate) fn is_program(&self) -> bool {
+        matches!(self, Self::Command(_))
     }
 
-    /// The key that names the target of the agent, as findings show it.
-    #[must_use]
-    pub fn target_key(&self) -> &'static str {
+    /// The key that names what the hub calls.
+    pub(crate) fn target_key(&self) -> &'static str {
         match self {
             Self::Upstream(_) => "url",
             Self::Command(_) => "command",
@@ -196,10 +189,15 @@ impl AgentKind {
         }
     }
 
-    /// True for a program, which the hub starts for each message.
+    /// The time between two looks at the list of a provider, for a model.
     #[must_use]
-    pub fn is_program(&self) -> bool {
-        matches!(self, Self::Command(_))
+    pub fn check_every(&self) -> Option<Duration> {
+        match self {
+            Self::Model(model) => Some(model.check_every),
+            Self::Demo(_) | Self::Upstream(_) | Self::Command(_) | Self::Mailbox(_) | Self::Seat(_) => None,
+            #[cfg(test)]
+            Self::Toy(_) => None,
+        }
     }
 
     /// True for a provider of models, whose models are the agents.
