@@ -3,6 +3,7 @@
 use std::{fs, time::Duration};
 
 use nuncio_tests::{
+    eventually,
     hub::{Hub, cli, cli_with_env, start},
     raw::Raw,
 };
@@ -71,6 +72,12 @@ async fn an_agent_behind_a_mailbox_fails_no_requirement() {
         "--concurrency",
         "8",
     ]);
+    let raw = Raw::new(hub.base.clone());
+    eventually("the card of the connected agent", async || {
+        let card = raw.get("/agents/coder/.well-known/agent-card.json", &[]).await.json();
+        (card["skills"][0]["id"] == "echo").then_some(())
+    })
+    .await;
     let report = has_no_failure(&hub.agent("coder")).await;
     drop(connector);
     assert!(report["interfaces"].as_array().unwrap().len() >= 6, "{}", report["interfaces"]);

@@ -274,6 +274,7 @@ async fn one_front_door() {
         ends("nuncio config reload", 0, &[]),
         ends("nuncio send http://127.0.0.1:2602/agents/clerk", 0, &["hello\n"]),
         ends("nuncio trail", 0, &["agent-denied", "credentials-refused", "key-created"]),
+        ends("unset NUNCIO_KEY", 0, &[]),
     ];
     terminal.play("S2", &steps).await;
 }

@@ -65,7 +65,7 @@ pub trait TaskLog: Send + Sync + 'static {
     /// | [`NotFound`](Refused::NotFound) | the task is unknown, or of another scope | |
     /// | [`Held`](Refused::Held) | another owner holds the task, and it is not [taken](Commit::take) | |
     /// | [`Version`](Refused::Version) | the log is at another number, or the task has ended | the id exists, in any scope |
-    /// | [`Record`](Refused::Record) | a [record](Commit::records) is of another version than expected | the same |
+    /// | [`Record`](Refused::Record) | a [record](Attached::records) is of another version than expected | the same |
     /// | [`NotFound`](Refused::NotFound) | | it is [reserved](Attached::reserved), and there is no reservation |
     /// | [`Held`](Refused::Held) | | the reservation is another owner's, and it is not taken |
     /// | [`KeyTaken`](Refused::KeyTaken) | the key has an answer or a reservation | the same, unless it is reserved |
