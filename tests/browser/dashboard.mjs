@@ -481,12 +481,13 @@ const tests = {
   async "every page has its data as JSON, as a command and as curl"({ browser, hub, tasks }) {
     const { context, page, faults } = await open(browser, hub);
     await signIn(page, hub);
-    const pages = ["/ui", "/ui/tasks", path(tasks.plain), "/ui/contexts/c", "/ui/agents", "/ui/agents/echo", "/ui/agents/echo/observed",
+    const pages = ["/ui", "/ui/tasks", path(tasks.plain), `/ui/contexts/${tasks.plain.contextId}`, "/ui/agents", "/ui/agents/echo", "/ui/agents/echo/observed",
       "/ui/try", `/ui/try?trial=${tasks.trial.id}`, "/ui/mailboxes", "/ui/mailboxes/post", "/ui/rooms", "/ui/rooms/talk", "/ui/deliveries",
       "/ui/access", "/ui/trail", "/ui/config", "/ui/system"];
     for (const address of pages) {
       await page.goto(hub.admin + address);
-      assert.match(await page.locator(".source .command code >> nth=-1").textContent(), /^curl /, address);
+      const commands = await page.locator(".source .command code").allTextContents();
+      assert.match(commands.at(-1) ?? "", /^curl /, address);
       const raw = await page.request.get(hub.admin + (await page.getAttribute(".source > p a", "href")));
       assert.deepEqual([raw.status(), raw.headers()["content-type"]], [200, "application/json"], address);
     }
