@@ -93,10 +93,10 @@ async fn a_real_model_server_answers_in_both_dialects() {
         assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{dialect}: {task}");
         assert_eq!(task["artifacts"].as_array().unwrap().len(), 1, "{dialect}: {task}");
         assert_eq!(task["artifacts"][0]["parts"].as_array().unwrap().len(), 1, "{dialect}: {task}");
-        assert_eq!(
-            task["status"]["message"]["parts"],
-            json!([{ "text": "the answer was cut at the limit of tokens" }])
-        );
+        // A model of random weights may end its answer before.
+        let said = &task["status"]["message"]["parts"];
+        let cut = json!([{ "text": "the answer was cut at the limit of tokens" }]);
+        assert!(said.is_null() || *said == cut, "{dialect}: {task}");
     }
 }
 
