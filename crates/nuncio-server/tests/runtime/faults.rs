@@ -7,8 +7,10 @@ use std::sync::{
 
 use nuncio_server::{
     protocol::{A2aService as _, ErrorKind, ListTasksRequest, Seq, TaskState},
-    store::Refused,
-    testing::{Harness, STORE_SECRET, Say, ScriptedExecutor, Step, lines, next_line, summary},
+    store::{MemoryStore, Refused},
+    testing::{
+        FailingStore, Harness, STORE_SECRET, Say, ScriptedExecutor, Step, card, lines, next_line, summary,
+    },
 };
 
 use crate::{Dropped, refused, secs, settle};
@@ -24,8 +26,11 @@ async fn what_is_not_committed_is_shown_to_nobody() {
         |harness| harness.store.fail_writes(true),
         |harness| harness.store.refuse_next(Refused::Version(Seq(7))),
     ];
-    for fail in fails {
-        let harness = Harness::new(works_on());
+    // A server that shares its store says a message again whose entry was refused.
+    let stores: [fn() -> FailingStore; 2] =
+        [FailingStore::default, || FailingStore::alone(MemoryStore::default())];
+    for (fail, store) in fails.into_iter().flat_map(|fail| stores.map(|store| (fail, store))) {
+        let harness = Harness::of(card(), store(), works_on(), |builder| builder);
         let mut stream = harness.stream("hi").await.unwrap();
         assert_eq!(next_line(&mut stream).await, "1 task submitted");
         assert_eq!(next_line(&mut stream).await, "2 status working");

@@ -142,14 +142,17 @@ async fn a_cancel_of_a_task_at_rest_tells_what_was_remembered() {
 
 #[tokio::test(start_paused = true)]
 async fn an_entry_that_the_store_refused_takes_its_memo_along() {
-    let seen = Seen::default();
-    let harness = Harness::new(remembers(&seen));
-    let task = harness.task("one").await.unwrap();
-    harness.store.refuse_next(nuncio_server::store::Refused::Held);
-    assert_eq!(refused(harness.task(Say::to(&task, "lost")).await), ErrorKind::Unavailable);
-    settle().await;
-    harness.task(Say::to(&task, "three")).await.unwrap();
-    assert_eq!(seen.lock().unwrap().last(), Some(&Some("one".to_owned())));
+    // A server that shares its store says a message again whose entry was refused.
+    for store in [FailingStore::default(), FailingStore::alone(MemoryStore::default())] {
+        let seen = Seen::default();
+        let harness = Harness::of(card(), store, remembers(&seen), |builder| builder);
+        let task = harness.task("one").await.unwrap();
+        harness.store.refuse_next(nuncio_server::store::Refused::Held);
+        assert_eq!(refused(harness.task(Say::to(&task, "lost")).await), ErrorKind::Unavailable);
+        settle().await;
+        harness.task(Say::to(&task, "three")).await.unwrap();
+        assert_eq!(seen.lock().unwrap().last(), Some(&Some("one".to_owned())));
+    }
 }
 
 /// A server on this data whose agent may be asked again.
