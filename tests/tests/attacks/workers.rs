@@ -114,7 +114,7 @@ async fn the_key_of_a_mailbox_calls_no_agent_and_administers_nothing() {
     assert_eq!(office.worker("coder", &key).try_claim("w1", "k").await.status, 204, "nothing was begun");
 }
 
-/// Whatever a worker sends under a lease that was taken over, nothing of it is written.
+/// Nothing is written of the lines that a worker sends under a lease that was taken over.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stale_lease_writes_nothing() {
     let office = open().await;

@@ -33,7 +33,7 @@ const REST: Duration = Duration::from_secs(240);
 
 const HEADERS: [(&str, &str); 2] = [("a2a-version", "1.0"), ("content-type", "application/json")];
 
-/// What has begun in the first mailbox is not repeated; in the second one it is.
+/// Begun work is not repeated in the first mailbox, and is in the second.
 const MAILBOXES: [(&str, &str); 2] = [
     ("once", "mailbox = { lease_seconds = 3, max_attempts = 1000 }"),
     ("again", "mailbox = { lease_seconds = 3, max_attempts = 1000, redeliver = true }"),

@@ -67,7 +67,7 @@ fn state(round: &Value, seat: usize) -> &str {
     text(&round["seats"][seat]["state"])
 }
 
-/// Who has said what, as a seat has it.
+/// The speakers and their words, as a seat has them.
 fn said(round: &Value, seat: usize) -> Vec<String> {
     let messages = round["seats"][seat]["messages"].as_array().unwrap();
     messages.iter().map(|message| format!("{}: {}", text(&message["from"]), text(&message["text"]))).collect()

@@ -191,7 +191,7 @@ pub(super) fn artifacts(task: &Task) -> Vec<RoomArtifact> {
     task.artifacts.iter().map(shown).collect()
 }
 
-/// What the metadata of a room say.
+/// The content of the metadata of a room.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct About {

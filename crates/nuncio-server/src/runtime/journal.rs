@@ -6,7 +6,7 @@
 //! one batch, and announces them. While the disk works, the next batch gathers. The queue is bounded in
 //! bytes; writers wait when it is full.
 //!
-//! Where the store is far away, several batches are under way at a time (`Store::concurrent_commits`). A task is
+//! If the store is far away, several batches are under way at a time (`Store::concurrent_commits`). A task is
 //! in one of them at most, so that its entries stay in order.
 //!
 //! Large writes have a queue and a loop of their own, so that small ones of other tasks neither wait for room nor share

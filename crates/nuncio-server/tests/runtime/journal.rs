@@ -101,7 +101,7 @@ async fn large_and_small_writes_of_a_task_stay_in_order() {
     }
 }
 
-/// Where the store is far away, several batches are under way, and a task is in one of them at most.
+/// If the store is far away, several batches are under way, and a task is in one of them at most.
 #[tokio::test(start_paused = true)]
 async fn several_batches_are_under_way_and_a_task_is_in_one_of_them() {
     for most in [1, 3] {

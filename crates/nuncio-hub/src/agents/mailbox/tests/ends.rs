@@ -258,7 +258,7 @@ async fn a_message_that_was_offered_too_often_is_poison_though_nobody_has_begun(
     }
 }
 
-/// What a worker has left is erased with the task: the memo in the row, and the one that the task keeps.
+/// An erased task takes along the memos of its worker: the one in the row, and the one that the task keeps.
 #[tokio::test]
 async fn an_erased_caller_leaves_no_memo_and_no_poison() {
     for data in Data::all() {

@@ -107,7 +107,7 @@ async fn no_header_credential_or_id_of_a_caller_reaches_the_provider() {
     }
 }
 
-/// What the card lists is what the dialect takes; anything else is refused by its part.
+/// The dialect takes the parts that the card lists; any other is refused by its name.
 #[tokio::test]
 async fn each_dialect_takes_the_parts_that_its_card_lists() {
     let raw = |media_type: &str| Part::raw(&b"x"[..]).with_media_type(media_type);
